@@ -4,11 +4,6 @@
 #include <numeric>
 
 namespace asof {
-namespace {
-
-constexpr size_t kLookAhead = 4096;  // pieces held to find the match again
-
-}  // namespace
 
 const TruthRun* Comparer::run(size_t index) {
   while (!truth_ended_ && index >= run_base_ + runs_.size()) {
@@ -35,7 +30,7 @@ void Comparer::add(DecodedPiece piece) {
   piece.gap = open_gap_;
   open_gap_ = 0;
   pieces_.push_back(piece);
-  if (pieces_.size() >= 2 * kLookAhead) process(false);
+  if (pieces_.size() >= wanted_) process(false);
 }
 
 void Comparer::finish() {
@@ -122,14 +117,23 @@ bool Comparer::run_within(size_t index, TimeBounds w) {
   return r != nullptr && r->time <= w.hi && (after == nullptr || after->time >= w.lo);
 }
 
-void Comparer::resume(bool gap) {
-  const uint32_t index = gap ? piece(at_.piece).gap : 0;
-  const GapNote cause = gap ? gaps_[index - 1] : GapNote{"no gap reported", ""};
+// False: which of several positions it is shows later only.
+bool Comparer::resume_after_gap() {
+  const GapNote& cause = gaps_[piece(at_.piece).gap - 1];
   Resume found;
-  if (gap && find_after_gap(found)) {
+  const Search search = find_after_gap(found);
+  if (search == Search::kUndecided) return false;
+  gap_handled_ = at_.piece;
+  if (search == Search::kFound) {
     skip(found, cause.code, cause.text);
-    return;
+  } else {
+    resume(cause);
   }
+  return true;
+}
+
+void Comparer::resume(const GapNote& cause) {
+  Resume found;
   if (find_after_difference(found)) {
     skip(found, cause.code, cause.text);
     return;
@@ -276,18 +280,19 @@ void Comparer::note(Difference difference) {
 }
 
 void Comparer::process(bool last) {
+  wanted_ = 2 * kLookAhead;
   while (at_.piece < piece_end() && (last || piece_end() - at_.piece > kLookAhead)) {
     const DecodedPiece& p = piece(at_.piece);
     if (p.gap != 0 && at_.piece_bytes == 0 && gap_handled_ != at_.piece) {
-      gap_handled_ = at_.piece;
-      resume(true);
-      continue;
+      if (resume_after_gap()) continue;
+      wanted_ = 2 * (piece_end() - at_.piece);
+      break;
     }
     const Position before = at_;
     const Stretch s = step(at_);
     if (s.outcome != Outcome::kSame) {
       if (s.across) refute_run();
-      resume(false);
+      resume({"no gap reported", ""});
       continue;
     }
     const TruthRun r = *run(before.run);

@@ -86,6 +86,8 @@ class Comparer {
   const CompareResult& result() const { return result_; }
 
  private:
+  static constexpr size_t kLookAhead = 4096;  // pieces held to find the match again
+
   struct GapNote {
     std::string code, text;
   };
@@ -119,7 +121,9 @@ class Comparer {
     size_t pieces = 0;  // that agree
     uint32_t more = 0;  // bytes of the next one that agree, too
     bool whole = false;
+    bool alone = true;  // if whole: no other position is
   };
+  enum class Search : uint8_t { kFound, kNothing, kUndecided };  // kUndecided: more pieces are needed
   // Pieces between two gaps, as far as they are held.
   struct Island {
     size_t begin = 0, end = 0;
@@ -149,11 +153,12 @@ class Comparer {
   Position search_end(const std::vector<Island>& islands);
   uint64_t place_in_order(std::vector<Island>& islands, const Position& until, size_t left_out);
   void place_islands(std::vector<Island>& islands, const Position& until);
-  bool find_after_gap(Resume& found);
+  Search find_after_gap(Resume& found);
   bool is_late(size_t index);
   bool agrees_for_a_while(Position at);
   bool find_after_difference(Resume& found);
-  void resume(bool gap);
+  bool resume_after_gap();
+  void resume(const GapNote& cause);
   void skip(const Resume& to, const std::string& cause, const std::string& text);
   void drop_excess();
   void refute_run();
@@ -172,6 +177,7 @@ class Comparer {
   bool ordered_ = true;  // the times of the runs read so far never go back
   Time last_time_ = kTimeMin;
   bool pieces_ended_ = false;
+  size_t wanted_ = 2 * kLookAhead;  // pieces held before they are compared
   std::deque<DecodedPiece> pieces_;
   size_t piece_base_ = 0;
   std::deque<GapNote> gaps_;

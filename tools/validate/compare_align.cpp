@@ -12,6 +12,7 @@ namespace asof {
 namespace {
 
 constexpr size_t kMostIslands = 16;                   // considered together
+constexpr size_t kMostHeld = size_t{1} << 20U;        // pieces held until only one position is left
 constexpr size_t kDifferenceRuns = 8192;              // truth runs searched after a difference without a gap
 constexpr size_t kTimelessRuns = 65536;               // ... after a gap, when times do not bound the search
 constexpr size_t kGapRuns = size_t{4} * 1024 * 1024;  // ... after a gap, when they do
@@ -135,9 +136,13 @@ std::optional<Comparer::Fit> Comparer::best_fit(const Island& island, const Posi
       if (level(i) != wanted) return true;
       const auto f = fit(island, from, i);
       if (!f || length(*f) == std::pair(size_t{0}, uint32_t{0})) return true;
+      if (whole) {
+        best->alone = !f->whole;
+        return best->alone;
+      }
       whole = f->whole;
       if (whole || (!enough && (!best || length(*f) > length(*best)))) best = f;
-      return !whole;
+      return !whole || !island.ended;
     });
     if (whole) break;
   }
@@ -249,30 +254,28 @@ void Comparer::place_islands(std::vector<Island>& islands, const Position& until
   }
 }
 
-bool Comparer::find_after_gap(Resume& found) {
+Comparer::Search Comparer::find_after_gap(Resume& found) {
   places_.erase(places_.begin(), places_.lower_bound(at_.piece));
   std::vector<Island> islands = islands_in_hand();
   Position until = search_end(islands);
-  // The one that is too long to be held as a whole is placed first, by its time: nothing else is as certain.
+  const auto begin_at = [&](const Position& p) {
+    found = {0, p.run, p.run_bytes, 0, 0};
+    return Search::kFound;
+  };
+  // The one that is too long to be held as a whole is placed first, by its time: nothing else is as certain. In a loop of
+  // thousands of rounds it may begin in any: how the loop is left decides.
   if (!islands.back().ended) {
     const auto f = best_fit(islands.back(), at_, until);
-    if (islands.size() == 1) {
-      if (f) found = {0, f->begin.run, f->begin.run_bytes, 0, 0};
-      return f.has_value();
-    }
+    if (f && !f->alone && piece_end() - at_.piece < kMostHeld) return Search::kUndecided;
+    if (islands.size() == 1) return f ? begin_at(f->begin) : Search::kNothing;
     if (f) until = f->begin;
     islands.pop_back();
   }
   place_islands(islands, until);
-  if (islands.front().placed) {
-    const Position p = nearest_in_time(islands.front());
-    found = {0, p.run, p.run_bytes, 0, 0};
-    return true;
-  }
+  if (islands.front().placed) return begin_at(nearest_in_time(islands.front()));
   const auto next = std::ranges::find_if(islands, [](const Island& i) { return i.placed; });
   const auto f = best_fit(islands.front(), at_, next == islands.end() ? until : next->latest);
-  if (f) found = {0, f->begin.run, f->begin.run_bytes, 0, 0};
-  return f.has_value();
+  return f ? begin_at(f->begin) : Search::kNothing;
 }
 
 // Whether the bytes of this run are nowhere in the capture.

@@ -159,6 +159,30 @@ TEST(Compare, GapInLoopIsPlacedByWhatFollows) {
   EXPECT_EQ(r.missing_by_cause.at("E-LOST-003"), 40u * 4);
 }
 
+// The same with more rounds than are looked at at once, and times of packets that come every 20 rounds: only the last round
+// shows which ones were lost. What ran differently in the midst of it must not be taken for a difference.
+TEST(Compare, GapInALongLoopIsPlacedByItsEnd) {
+  constexpr uint32_t kRounds = 30'000, kLost = 45;
+  constexpr Time kPacket = 2'000;
+  for (const Time late : {Time{0}, kPacket}) {
+    std::vector<TruthRun> runs;
+    for (uint32_t i = 0; i < kRounds; ++i)
+      runs.push_back(truth(i == 25'000 ? 0x2000 : 0x1000, 4, Time{100} * i));
+    runs.push_back(truth(0x5000, 2, Time{100} * kRounds));
+    Case c(runs);
+    for (uint32_t i = 0; i < runs.size(); ++i) {
+      if (i == kLost) c.comparer.add_gap(Code::kTraceOverflow, "overflow");
+      if (i < kLost || i >= 2 * kLost)
+        c.comparer.add(decoded(runs[i].ip, runs[i].count, runs[i].time / kPacket * kPacket + late));
+    }
+    const CompareResult& r = c.finish();
+    EXPECT_EQ(r.right, (kRounds - kLost) * 4 + 2) << late;
+    EXPECT_EQ(r.wrong, 0u) << late;
+    EXPECT_EQ(r.missing, kLost * 4) << late;
+    EXPECT_EQ(r.missing_by_cause.at("E-LOST-003"), kLost * 4) << late;
+  }
+}
+
 TEST(Compare, GapResumesInTheMiddleOfARun) {
   Case c({truth(0x1000, 8), truth(0x2000, 8), truth(0x3000, 8)});
   c.comparer.add(decoded(0x1000, 3));
