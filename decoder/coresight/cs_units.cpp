@@ -64,6 +64,9 @@ void read_etm4(CsUnit& unit, const Values& values, bool ete) {
   s.idr8 = values[5];
   if (ete) s.devarch = values[7];
   unit.clock = clock_of(values, ete ? 8 : 7);
+  // Every Linux that knows ETE sets TRFCR_ELx.TS to the virtual counter: cpu_enable_tracing() of coresight-etm4x-core.c, later
+  // cpu_detect_trace_filtering(). FEAT_ETE has FEAT_TRF. perf says so (TS_SOURCE) from 6.4 on.
+  if (ete && unit.clock == CsUnit::Clock::kUnknown) unit.clock = CsUnit::Clock::kVirtual;
 }
 
 // How many values a block of version 0 has; 0: not a block.

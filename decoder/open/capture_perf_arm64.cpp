@@ -87,7 +87,7 @@ void report_derived_clock(Time error, const std::string& path, NoticeBook& notic
 
 }  // namespace
 
-// TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may one
+// TIME_CONV is about the virtual counter. A trace unit without FEAT_TRF counts something else, and so may an ETMv4
 // whose counter is not recorded.
 void add_cs_streams(Capture& capture, const PerfData& data, const CaptureOptions& options,
                     NoticeBook& notices) {

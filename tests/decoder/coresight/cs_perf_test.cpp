@@ -97,7 +97,8 @@ TEST(CsPerf, HeaderVersionsAndProtocols) {
     EXPECT_EQ((*units)[2].source.configr, 0x801U);
     EXPECT_EQ((*units)[2].source.idr8, 4U);
     EXPECT_EQ((*units)[3].source.devarch, 0x47705a13U);
-    EXPECT_EQ((*units)[3].clock, CsUnit::Clock::kUnknown);
+    EXPECT_EQ((*units)[2].clock, CsUnit::Clock::kUnknown);
+    EXPECT_EQ((*units)[3].clock, CsUnit::Clock::kVirtual);  // Linux chooses no other for ETE
     EXPECT_TRUE(notices.take().empty());
   }
 }
@@ -108,15 +109,18 @@ TEST(CsPerf, TimestampSourceAndLongerBlocks) {
   blocks[0].params.push_back(static_cast<uint64_t>(-1));
   blocks.push_back(etm4_block(2, 0x14));
   blocks[2].params.push_back(3);
+  blocks.push_back({kEteMagic, 3, {1, 0x16, 2, 3, 4, 5, 6, 7, static_cast<uint64_t>(-1)}});
+  blocks.push_back({kEteMagic, 4, {1, 0x18, 2, 3, 4, 5, 6, 7, 3}});
   AuxtraceInfo info;
   info.priv = cs_info(1, blocks);
   NoticeBook notices;
   const auto units = read_cs_units(info, notices);
   ASSERT_TRUE(units.has_value());
-  ASSERT_EQ(units->size(), 3U);
-  EXPECT_EQ((*units)[0].clock, CsUnit::Clock::kUnknown);
-  EXPECT_EQ((*units)[1].clock, CsUnit::Clock::kVirtual);
-  EXPECT_EQ((*units)[2].clock, CsUnit::Clock::kOther);
+  ASSERT_EQ(units->size(), 5U);
+  using Clock = CsUnit::Clock;
+  constexpr Clock kClocks[] = {Clock::kUnknown, Clock::kVirtual, Clock::kOther, Clock::kVirtual,
+                               Clock::kOther};
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ((*units)[i].clock, kClocks[i]) << i;
 }
 
 TEST(CsPerf, CutOrUnknownMetadata) {

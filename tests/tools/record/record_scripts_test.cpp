@@ -157,6 +157,18 @@ const Prerequisite kPrerequisites[] = {
      "MISSING  timestamps", "option"},
     {"no_ts_source", true, [](FakeMachine& m) { m.remove_pmu("cs_etm/cpu0/ts_source"); },
      "warn     ts_source", "derived from AUX records", 0},
+    {"no_ts_source_of_ete", true,
+     [](FakeMachine& m) {
+       m.remove_pmu("cs_etm/cpu0/ts_source");
+       m.pmu("cs_etm/cpu0/mgmt/trcdevarch", "0x47705a13\n");
+     },
+     "ok       ts_source", "virtual counter", 0},
+    {"other_ts_source_of_ete", true,
+     [](FakeMachine& m) {
+       m.pmu("cs_etm/cpu0/ts_source", "3\n");
+       m.pmu("cs_etm/cpu0/mgmt/trcdevarch", "0x47705a13\n");
+     },
+     "warn     ts_source", "derived from AUX records", 0},
     {"trace_ids_twice", true,
      [](FakeMachine& m) { m.text("sys/bus/coresight/devices/etm1/mgmt/trctraceid", "0x10\n"); },
      "MISSING  trace-ids", "one ID twice"},
