@@ -43,13 +43,16 @@ enum class EventKind : uint8_t {
   kCfe,              // a: type, b: vector
   kEvd,              // a: type, b: payload
   kTraceStopPacket,  // TRACESTOP region entered
-  kPsb,              // ip or 0
+  kPsb,              // ip or 0; Intel PT: a: core:bus ratio, b: kInterruptsOn, kInterruptsOff; 0: not said
   kTraceEvent,       // CoreSight: a: bits of the trace unit's event outputs that fired; ip or 0
   kContext,          // CoreSight: a: context ID, b: exception level | non-secure << 2 | AArch64 << 3; ip or 0
   // a: core cycles since the one before it (b 1: not all were counted). All steps before it had retired then, and of
   // those behind at most those up to the next decision of the trace. Only with DecodeOptions::cycles.
   kCycles,
 };
+
+// Of kPsb: RFLAGS.IF there, with Event Trace.
+inline constexpr uint64_t kInterruptsOff = 1, kInterruptsOn = 2;
 
 struct Event {
   EventKind kind;

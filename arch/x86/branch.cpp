@@ -33,10 +33,10 @@ bool Flow::leaves_filter(const State& s, const Block& b) const {
 template <bool Emit>
 void Flow::stop_tracing(State& s, Variant* v) {
   if (v != nullptr) emit<Emit>(s, *v, v->block.count, 0);
+  change_mode<Emit>(s, s.pending, s.pending.has_ip ? s.pending.ip : 0);
   if constexpr (Emit) {
     add_event(EventKind::kTraceStop, s.now, s.pending.has_ip ? s.pending.ip : 0, 0, 0, s.pending.offset);
   }
-  if (s.pending.mode != 0) s.mode = s.pending.mode;
   s.enabled = false;
   s.in_user = false;
   s.node = nullptr;
@@ -98,12 +98,7 @@ Flow::Stop Flow::take_target(State& s, Variant& v, Trial* trial) {
   if (b.kind == BranchKind::kCallInd) call(s, b.end());
   if (b.kind == BranchKind::kRet) s.rets.uncompressed();
   s.pending.clear();
-  if (tip.mode != 0) {
-    if constexpr (Emit) {
-      if (tip.mode != s.mode) add_event(EventKind::kExecMode, s.now, tip.ip, tip.mode, 0, tip.offset);
-    }
-    s.mode = tip.mode;
-  }
+  change_mode<Emit>(s, tip, tip.ip);
   if (!tip.has_ip) {
     if constexpr (Emit) contradiction(s, Code::kPacketOutOfPlace, "a TIP without an address");
     s.lost = true;

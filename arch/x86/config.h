@@ -28,6 +28,7 @@ struct Config {
   bool no_tnt = false;              // IA32_RTIT_CTL.DisTNT: conditional branches are not in the trace
   bool no_ret_compression = false;  // IA32_RTIT_CTL.DisRETC: every return has a TIP
   bool no_branches = false;         // IA32_RTIT_CTL.BranchEn is 0: no packets tell of the flow
+  bool event_trace = false;         // IA32_RTIT_CTL.EventEn: MODE.Exec says whether interrupts are enabled
   bool cr3_filter = false;          // CR3Filter (of a bundle; perf has none): MOV CR3 may leave the trace
   std::vector<AddrRange> filter;  // address filter regions, an empty one for those not known; none: no filter
   std::optional<TimeConversion> time;  // absent: decoded without time

@@ -55,6 +55,7 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.floor = s.lo = s.clock.floor();
     s.mode = g.mode;
     s.transaction = g.transaction;
+    if (config_.event_trace) s.interrupts = g.interrupts;
     s.p = begin_ + g.size;
     // A damaged PSB+ may reach beyond the segment.
     overwritten_ = segment.overwritten || (s.p < tail_ && runs_back_inside({s.p, tail_}, s.clock));
@@ -63,7 +64,10 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     s.unsure = unsure_ == walk::Unsure::kAlways;
     anchors_.start(stream_->cpu, overwritten_ ? kTimeMin : segment.start_time);
     if (overwritten_) doubt();
-    if (!starts) add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, g.cbr, 0, 0);  // a: the ratio, or 0
+    if (!starts) {
+      const uint64_t interrupts = s.interrupts ? (*s.interrupts ? kInterruptsOn : kInterruptsOff) : 0;
+      add_event(EventKind::kPsb, s.now, g.has_ip ? g.ip : 0, g.cbr, interrupts, 0);
+    }
     if (g.has_cr3) add_event(EventKind::kPaging, s.now, g.has_ip ? g.ip : 0, g.cr3, g.non_root ? 1 : 0, 0);
     if (g.bad) {
       s.lost = s.enabled = true;
@@ -126,6 +130,19 @@ bool Flow::cut_at_bound(const State& s, const Block& b, uint32_t& count) const {
   return ip == at;
 }
 
+// What a MODE.Exec says from `ip` on. Outside of Event Trace, its interrupt flag says nothing.
+template <bool Emit>
+void Flow::change_mode(State& s, const PendingPacket& d, Addr ip) {
+  if (d.mode == 0) return;
+  const bool switched = config_.event_trace && s.interrupts != d.interrupts;
+  if constexpr (Emit) {
+    if (d.mode != s.mode || switched)
+      add_event(EventKind::kExecMode, s.now, ip, d.mode, d.interrupts ? 1 : 0, d.offset);
+  }
+  s.mode = d.mode;
+  if (config_.event_trace) s.interrupts = d.interrupts;
+}
+
 // The flow is where the pending packet binds. Returns false at the end of the segment.
 template <bool Emit>
 bool Flow::arrive(State& s) {
@@ -135,10 +152,10 @@ bool Flow::arrive(State& s) {
     Event& e = d.events[i];
     if (e.kind == EventKind::kTsxBegin) s.transaction = true;
     if (e.kind == EventKind::kTsxCommit || e.kind == EventKind::kTsxAbort) s.transaction = false;
-    if (e.kind == EventKind::kExecMode && e.a == s.mode) continue;
+    if (e.kind == EventKind::kExecMode) continue;  // of all of them the last counts
     if constexpr (Emit) add_event(e.kind, e.time, s.ip, e.a, e.b, e.offset);
   }
-  if (d.mode != 0) s.mode = d.mode;
+  change_mode<Emit>(s, d, d.kind == Pending::Kind::kReach ? s.ip : d.has_ip ? d.ip : 0);
   s.node = nullptr;
   place_known(s);
   if (d.kind == Pending::Kind::kReach) {
@@ -179,9 +196,9 @@ bool Flow::without_flow(State& s) {
     case Pending::Kind::kTip:
     case Pending::Kind::kAsync:
     case Pending::Kind::kReach: {
-      if (d.mode != 0) s.mode = d.mode;
       const bool branch = d.kind == Pending::Kind::kPge || d.kind == Pending::Kind::kTip;
       const Addr ip = branch ? d.ip : d.at;
+      change_mode<Emit>(s, d, branch || d.kind == Pending::Kind::kReach ? ip : d.ip);
       if ((branch && !d.has_ip) || (!s.enabled && d.kind == Pending::Kind::kReach)) break;
       if constexpr (Emit) {
         if (!s.enabled && d.kind != Pending::Kind::kPge) {
@@ -248,6 +265,8 @@ bool Flow::without_flow(State& s) {
   return true;
 }
 
+template void Flow::change_mode<true>(State&, const PendingPacket&, Addr);
+template void Flow::change_mode<false>(State&, const PendingPacket&, Addr);
 template bool Flow::arrive<true>(State&);
 template bool Flow::arrive<false>(State&);
 template bool Flow::without_flow<true>(State&);

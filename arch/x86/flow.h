@@ -106,6 +106,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   template <bool Emit>
   bool arrive(State& s);
   template <bool Emit>
+  void change_mode(State& s, const PendingPacket& d, Addr ip);
+  template <bool Emit>
   Stop branch(State& s, Variant& v, Trial* trial);
   template <bool Emit>
   Stop take_target(State& s, Variant& v, Trial* trial);

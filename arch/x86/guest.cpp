@@ -53,6 +53,7 @@ void Flow::guest_walk(State& s) {
         break;
       case Pk::kModeExec:
         s.mode = exec_mode(k.value);
+        s.interrupts.reset();
         s.p += k.size;
         break;
       case Pk::kModeTsx:

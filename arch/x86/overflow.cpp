@@ -92,6 +92,7 @@ void PacketFetcher::resolve_overflow(State& s) const {
   s.lost = false;
   s.enabled = false;
   s.transaction = false;
+  s.interrupts.reset();
   State t = s;
   for (;;) {
     const Packet k = next(t.p, t.block_bytes);

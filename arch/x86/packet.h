@@ -71,6 +71,8 @@ inline uint64_t load_le(const uint8_t* p, unsigned n) {
 // a byte that would else be a short TNT starts a BIP: its payload size (4 or 8), or 0 outside.
 Packet read_packet(const uint8_t* p, const uint8_t* end, uint8_t block_bytes = 0);
 
+// What a MODE.Exec says of RFLAGS.IF, with Event Trace.
+constexpr bool interrupt_flag(uint64_t value) { return (value & 4) != 0; }
 // Bits of the code that a MODE.Exec's value means.
 constexpr uint8_t exec_mode(uint64_t value) { return (value & 1) != 0 ? 64 : (value & 2) != 0 ? 32 : 16; }
 

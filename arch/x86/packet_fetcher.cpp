@@ -67,6 +67,19 @@ void PacketFetcher::report_bound_events(const State& s) {
   }
 }
 
+// No FUP follows it.
+template <bool Emit>
+void PacketFetcher::report_control_event(State& s) {
+  if (!std::exchange(s.pending.async_event, false)) return;
+  if constexpr (Emit) {
+    for (unsigned i = 0; i < s.pending.event_count; ++i) {
+      const Event& e = s.pending.events[i];
+      if (e.kind == EventKind::kCfe) log_.add_event(e.kind, e.time, 0, e.a, e.b, e.offset);
+    }
+  }
+  s.pending.event_count = 0;
+}
+
 template <bool Emit>
 bool PacketFetcher::timing(State& s, const Packet& k) {
   const uint64_t offset = static_cast<uint64_t>(s.p - begin_);
@@ -158,6 +171,7 @@ bool PacketFetcher::fetch_one(State& s, const Packet& k, uint64_t offset) {
     case Pk::kTip:
     case Pk::kPgd:
     case Pk::kPge:
+      report_control_event<Emit>(s);
       s.p += k.size;
       d.offset = offset;
       d.has_ip = update_ip(k.ipc, k.value, s.last_ip);
@@ -171,7 +185,8 @@ bool PacketFetcher::fetch_one(State& s, const Packet& k, uint64_t offset) {
     case Pk::kModeExec:
       s.p += k.size;
       d.mode = exec_mode(k.value);
-      bind(d, make_event(EventKind::kExecMode, s.now, 0, d.mode, (k.value >> 2) & 1, offset));
+      d.interrupts = interrupt_flag(k.value);
+      bind(d, make_event(EventKind::kExecMode, s.now, 0, d.mode, d.interrupts ? 1 : 0, offset));
       return false;
     case Pk::kModeTsx: {
       s.p += k.size;
@@ -191,16 +206,19 @@ bool PacketFetcher::fetch_one(State& s, const Packet& k, uint64_t offset) {
       fetch_sync<Emit>(s, offset);
       return true;
     case Pk::kOvf:
+      report_control_event<Emit>(s);
       s.p += k.size;
       s.block_bytes = 0;
       d.offset = offset;
       d.kind = Pending::Kind::kOverflow;
       return true;
     case Pk::kEnd:
+      report_control_event<Emit>(s);
       d.kind = Pending::Kind::kEos;
       d.offset = offset;
       return true;
     case Pk::kBad:
+      report_control_event<Emit>(s);
       d.kind = Pending::Kind::kBad;
       d.offset = offset;
       return true;
@@ -279,6 +297,11 @@ bool PacketFetcher::side_packet(State& s, const Packet& k, uint64_t offset) {
     s.pending.kind = Pending::Kind::kReach;  // completed by the FUP
     return false;
   }
+  if (k.type == Pk::kCfe && s.enabled && !s.lost) {
+    bind(s.pending, e);
+    s.pending.async_event = true;
+    return false;
+  }
   if (k.type == Pk::kPtw && s.enabled && !s.lost) {
     bind(s.pending, e);
     s.pending.kind = Pending::Kind::kPtwrite;
@@ -296,7 +319,8 @@ bool PacketFetcher::fetch_fup(State& s, const Packet& k, uint64_t offset) {
   s.p += k.size;
   const bool has_ip = update_ip(k.ipc, k.value, s.last_ip);
   d.at = s.last_ip;
-  const bool completes = d.kind == Pending::Kind::kReach || (d.event_count != 0 && !d.tsx_abort);
+  const bool completes =
+      d.kind == Pending::Kind::kReach || (d.event_count != 0 && !d.tsx_abort && !d.async_event);
   if (d.event_count == 0) d.offset = offset;
   if (!has_ip) {
     d.kind = Pending::Kind::kBad;
@@ -331,6 +355,7 @@ void PacketFetcher::fetch_async_end(State& s) {
         return;
       case Pk::kModeExec:
         d.mode = exec_mode(k.value);
+        d.interrupts = interrupt_flag(k.value);
         s.p += k.size;
         break;
       case Pk::kPad:

@@ -48,6 +48,8 @@ class PacketFetcher {
   bool side_packet(State& s, const Packet& k, uint64_t offset);
   // Events that were to bind to an instruction, without one.
   void report_bound_events(const State& s);
+  template <bool Emit>
+  void report_control_event(State& s);
   // After an OVF: a FUP with only timing in front of it says where tracing goes on; anything else says it is
   // off.
   void resolve_overflow(State& s) const;

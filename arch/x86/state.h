@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "arch/arch.h"
 #include "arch/walk/signature.h"
@@ -237,7 +238,9 @@ struct PendingPacket {
   bool has_ip = false;
   bool to_pgd = false;
   bool tsx_abort = false;
-  uint8_t mode = 0;  // MODE.Exec that takes effect with this: 16, 32, 64; 0: none
+  bool async_event = false;  // a CFE that has the FUP of its interrupt
+  uint8_t mode = 0;          // MODE.Exec that takes effect with this: 16, 32, 64; 0: none
+  bool interrupts = false;   // with it: RFLAGS.IF
   uint8_t event_count = 0;
   Addr at = 0;
   Addr ip = 0;
@@ -265,7 +268,8 @@ struct State {
   bool enabled = false;     // PacketEn
   bool lost = false;        // enabled, but where is not known
   bool transaction = false;
-  bool maybe_guest = false;  // packets were lost that may have announced a VM entry or exit
+  std::optional<bool> interrupts;  // RFLAGS.IF; nothing: not known, or not traced
+  bool maybe_guest = false;        // packets were lost that may have announced a VM entry or exit
   Addr ip = 0;
   Addr last_ip = 0;
   Node* node = nullptr;       // at ip, when known already

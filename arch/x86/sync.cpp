@@ -53,6 +53,7 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
         break;
       case Pk::kModeExec:
         g.mode = exec_mode(k.value);
+        g.interrupts = interrupt_flag(k.value);
         break;
       case Pk::kModeTsx:
         g.transaction = (k.value & 1) != 0;

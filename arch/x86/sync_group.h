@@ -16,6 +16,7 @@ struct SyncGroup {
   bool overflow = false;  // it ended in an OVF
   Addr ip = 0;
   uint8_t mode = 64;
+  std::optional<bool> interrupts;  // of its MODE.Exec
   bool transaction = false;
   uint64_t cr3 = 0;
   bool non_root = false;  // of the PIP

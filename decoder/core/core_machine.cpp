@@ -157,12 +157,14 @@ void put_machine(Writer& out, const Capture& c) {
   Putter f{out};
   x86_config(f, c.x86);
   arm64_config(f, c.arm64);
+  if (c.x86.event_trace) f.number(c.x86.event_trace);  // cores made before it end here
 }
 
 void take_machine(Source& in, Capture& c) {
   Taker f{in};
   x86_config(f, c.x86);
   arm64_config(f, c.arm64);
+  if (in.ok() && in.left() != 0) f.number(c.x86.event_trace);
   // What a shift by them would need.
   for (const auto* time : {&c.x86.time, &c.arm64.time}) {
     if (*time && (*time)->shift > 63) in.take(UINT64_MAX);

@@ -89,13 +89,14 @@ x86::Config perf_config(const PerfData& data) {
   }
   // Bits of the event as the kernel's driver has them (arch/x86/events/intel/pt.c): without `pt`, `branch` is
   // always on.
-  constexpr uint64_t kPt = 1, kBranch = 1ULL << 13, kNoTnt = 1ULL << 55;
+  constexpr uint64_t kPt = 1, kBranch = 1ULL << 13, kEvent = 1ULL << 31, kNoTnt = 1ULL << 55;
   out.no_tnt = (config & kNoTnt) != 0;
   out.no_ret_compression =
       priv(kNoRetComp) != 0 && event != attrs.end() && std::ranges::all_of(attrs, [&](const PerfAttr& a) {
         return a.type != priv(kPmuType) || (a.config & priv(kNoRetComp)) != 0;
       });
   out.no_branches = (config & (kPt | kBranch)) == kPt;
+  out.event_trace = (config & kEvent) != 0;
   if (!info->filter.empty()) out.filter.emplace_back();  // its addresses are those of files
   out.has_cyc = (config & priv(kCycBit)) != 0;
   if (priv(kMaxNonturbo) <= UINT8_MAX) out.max_nonturbo = static_cast<uint8_t>(priv(kMaxNonturbo));

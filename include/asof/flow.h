@@ -139,7 +139,7 @@ enum class EventKind : std::uint8_t {
   kCfe,              // a: type, b: vector
   kEvd,              // a: type, b: payload
   kTraceStopPacket,  // TraceStop
-  kPsb,              // ip or 0
+  kPsb,              // ip or 0. Intel PT, a: core:bus ratio or 0; b: interrupts, 1 off, 2 on, 0 not said
   kTraceEvent,       // CoreSight. a: event outputs of the trace unit, one bit each; ip or 0
   kContext,          // CoreSight. a: context ID, b: exception level | non-secure << 2 | AArch64 << 3; ip or 0
 };

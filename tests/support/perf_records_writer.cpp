@@ -179,7 +179,7 @@ void PerfDataWriter::auxtrace_info(const PtInfoSpec& i) {
                            i.filter.size()};
   for (const uint64_t v : priv) s.u64(v);
   if (!i.filter.empty()) s.c_string(i.filter, 8);
-  if (i.with_event_trace_word) s.u64(0);
+  if (i.with_event_trace_word) s.u64(i.event_trace ? 1 : 0);
   emit(kAuxtraceInfoType, 0, s);
 }
 

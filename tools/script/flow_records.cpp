@@ -61,6 +61,11 @@ uint64_t perf_error(const Gap& gap) {
   }
 }
 
+// Near ones leave the interrupt flag as it is.
+bool is_far(BranchKind kind) {
+  return kind == BranchKind::kFarCall || kind == BranchKind::kFarRet || kind == BranchKind::kFarJump;
+}
+
 // Blocks have the flag of the processor's transaction in their steps.
 uint32_t transaction(const Step& s) { return (s.flags & Step::kTransaction) != 0 ? uint32_t{kFlagInTx} : 0U; }
 
@@ -126,9 +131,13 @@ void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Ad
 void FlowRecords::leave(Addr to, Space space, uint32_t more) {
   if (!last_ || !took_branch(*last_)) return flush_waiting(0, space);
   const Block& b = *last_->block;
+  const Addr from = b.end() - b.lengths[b.count - 1];
+  const bool switches = is_far(b.kind) && (to == 0 || (change_ && change_->ip == to));
+  const uint32_t flags =
+      with_interrupts(flags_of(b) | transaction(*last_) | more, last_->time, b.space, from, to, switches);
+  if (waiting_) waiting_->flags |= flags & (kFlagIntrToggle | kFlagTraceEnd);
   flush_waiting(to, space);
-  branch(last_->time, b.space, b.end() - b.lengths[b.count - 1], space, to,
-         flags_of(b) | transaction(*last_) | more, &*last_);
+  branch(last_->time, b.space, from, space, to, flags, &*last_);
 }
 
 void FlowRecords::instruction(const Step& s, uint32_t number) {
@@ -144,7 +153,7 @@ void FlowRecords::instruction(const Step& s, uint32_t number) {
   since_ = 0;
   const bool last = number + 1 == b.count;
   if (last) r.flags = flags_of(b);
-  r.flags |= transaction(s);
+  r.flags |= transaction(s) | (number == 0 && first_ != 0 && !last ? first_ : interrupts());
   if (last && (took_branch(s) || now_.cycles != 0)) {
     waiting_ = r;  // shown with its target, and with cycles that were counted when it had run
   } else {
@@ -190,6 +199,16 @@ void FlowRecords::step(const Step& s) {
   } else {
     flush_waiting(0, kKernelSpace);
   }
+  first_ = 0;
+  aborts_ = false;
+  put_event(interrupts());
+  if (change_) {  // by an instruction that is no branch: perf gives it to the one at the address of the FUP
+    if (interrupts_on_) first_ = interrupts() | kFlagIntrToggle;
+    ScriptRecord r = record(RecordKind::kIflag, s.time, s.block->space);
+    r.ip = change_->ip;
+    r.flags = first_;
+    switch_interrupts(r, false);
+  }
   counted_ = false;
   walk_.step(s);
   if (code_ != nullptr) code(s);
@@ -204,20 +223,26 @@ void FlowRecords::flow_event(const Event& e) {
     flush_waiting(0, space);
     last_.reset();
     walk_.event(e);
-    branch(e.time, kKernelSpace, 0, space_of(e), e.ip, kFlagBranch | kFlagTraceBegin, nullptr);
+    const uint32_t flags = with_interrupts(kFlagBranch | kFlagTraceBegin, e.time, space_of(e), 0, e.ip, true);
+    branch(e.time, kKernelSpace, 0, space_of(e), e.ip, flags, nullptr);
   } else if (e.kind == EventKind::kTraceStop) {
     if (last_ && took_branch(*last_)) {
       leave(0, space, kFlagTraceEnd);
     } else {
       flush_waiting(0, space);
-      branch(e.time, space_of(e), e.ip, kKernelSpace, 0, kFlagBranch | kFlagAsync | kFlagTraceEnd, nullptr);
+      const uint32_t flags =
+          with_interrupts(kFlagBranch | kFlagAsync | kFlagTraceEnd, e.time, space_of(e), e.ip, 0, true);
+      branch(e.time, space_of(e), e.ip, kKernelSpace, 0, flags, nullptr);
     }
     last_.reset();
     walk_.interrupt();
   } else if (e.kind == EventKind::kAsync) {
     leave(e.ip, space_of(e), 0);
-    const uint32_t how = e.a == 0 ? uint32_t{kFlagTraceEnd} : kFlagCall | kFlagInterrupt;
-    branch(e.time, space_of(e), e.ip, kKernelSpace, e.a, kFlagBranch | kFlagAsync | how, nullptr);
+    uint32_t flags = kFlagAsync | (e.a == 0 ? uint32_t{kFlagTraceEnd} : kFlagCall | kFlagInterrupt);
+    if (std::exchange(aborts_, false)) flags = kFlagTxAbort;
+    flags = with_interrupts(kFlagBranch | flags, e.time, space_of(e), e.ip, e.a, true);
+    branch(e.time, space_of(e), e.ip, is_kernel_address(e.a) ? kKernelSpace : space_of(e), e.a, flags,
+           nullptr);
     last_.reset();
   }
 }
@@ -232,6 +257,11 @@ Space FlowRecords::space_of(const Event& e) const {
 
 // perf shows the ratio that a sync group says, and others that packets say, where it is another than before.
 void FlowRecords::sync_point(const Event& e) {
+  if (e.b != 0) {
+    event_trace_ = true;
+    interrupts_on_ = e.b == kInterruptsOn;
+    change_.reset();
+  }
   if (itrace_.power) {
     ScriptRecord r = record(RecordKind::kPsb, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
     r.ip = e.ip;
@@ -276,20 +306,6 @@ bool FlowRecords::side_event(const Event& e) {
   }
 }
 
-void FlowRecords::interrupt_event(const Event& e) {
-  const auto data = std::exchange(event_data_, {});
-  if (!itrace_.interrupts) return;
-  ScriptRecord r = record(RecordKind::kEvent, e.time, e.ip == 0 ? kKernelSpace : space_of(e));
-  r.ip = e.ip;
-  r.a = e.a;
-  r.b = e.b;
-  for (const auto& [type, payload] : data) {
-    r.event_data(r.insn_size) = payload;
-    r.insn[r.insn_size++] = type;
-  }
-  put(r);
-}
-
 void FlowRecords::event(const Event& e) {
   if (e.kind != EventKind::kTraceStart) walk_.event(e);
   if (e.kind == EventKind::kCycles) {
@@ -300,7 +316,9 @@ void FlowRecords::event(const Event& e) {
   }
   if (e.kind == EventKind::kPsb) return sync_point(e);
   if (e.kind == EventKind::kCbr) return cbr(e, e.a);
+  if (e.kind == EventKind::kExecMode) return interrupt_flag(e);
   if (side_event(e)) return;
+  if (e.kind == EventKind::kTsxAbort) aborts_ = true;
   if (const auto kind = kind_of(e.kind)) {
     const bool power = *kind != RecordKind::kTransaction && *kind != RecordKind::kPtwrite;
     const bool wanted = *kind == RecordKind::kTransaction ? itrace_.transactions
@@ -319,8 +337,11 @@ void FlowRecords::event(const Event& e) {
 }
 
 void FlowRecords::gap(const Gap& gap) {
+  put_event(interrupts());
   flush_waiting(0, kKernelSpace);
   last_.reset();
+  change_.reset();
+  interrupts_on_.reset();
   walk_.interrupt();
   ScriptRecord r = record(RecordKind::kLoss, known_time(gap.time), kKernelSpace);
   r.ip = gap.ip;

@@ -25,6 +25,7 @@ class FlowRecords {
       : stream_(&stream),
         walk_(capture, stream),
         pebs_(capture, stream),
+        event_trace_(capture.x86.event_trace),
         itrace_(itrace),
         follow_(follow),
         follow_all_(follow_all),
@@ -35,6 +36,7 @@ class FlowRecords {
   void finish(TimedText& out) {
     out_ = &out;
     flush_waiting(0, kKernelSpace);
+    put_event(interrupts());
   }
 
  private:
@@ -47,6 +49,13 @@ class FlowRecords {
   // True: it is of Event Trace, or of PEBS.
   bool side_event(const Event& e);
   void interrupt_event(const Event& e);
+  void put_event(uint32_t flags);
+  // Event Trace: a change of the interrupt flag waits for the branch that made it, or for what runs next.
+  void interrupt_flag(const Event& e);
+  void switch_interrupts(ScriptRecord r, bool by_branch);
+  uint32_t interrupts() const { return interrupts_on_.value_or(true) ? 0 : uint32_t{kFlagIntrDisable}; }
+  // The flags of a branch, with those of interrupts. `switches`: a change that waits is its own.
+  uint32_t with_interrupts(uint32_t flags, Time t, Space space, Addr from, Addr to, bool switches);
   void sync_point(const Event& e);
   void cbr(const Event& e, uint64_t ratio);
   Space space_of(const Event& e) const;
@@ -67,6 +76,8 @@ class FlowRecords {
   const Stream* stream_;
   TaskWalk walk_;
   PebsBlocks pebs_;
+  bool aborts_ = false;  // the next interrupt is the abort of a transaction
+  bool event_trace_;     // MODE.Exec says RFLAGS.IF
   ScriptItrace itrace_;
   bool follow_, follow_all_;
   CodeOfBlocks* code_;
@@ -76,10 +87,18 @@ class FlowRecords {
   const Step* next_ = nullptr;           // the step before which an event is
   uint64_t since_ = 0;                   // instructions since the last one of those
   Ipc now_, last_branch_, last_instruction_;
-  bool counted_ = false;                                  // a count has just been taken
-  std::optional<Time> due_;                               // of the next, when the period is a time
-  uint64_t cbr_ = 0;                                      // the ratio shown last
+  bool counted_ = false;               // a count has just been taken
+  std::optional<Time> due_;            // of the next, when the period is a time
+  std::optional<bool> interrupts_on_;  // nothing: not known
+  struct FlagChange {
+    bool on = false;
+    Addr ip = 0;  // from there on
+  };
+  std::optional<FlagChange> change_;
+  uint32_t first_ = 0;  // flags of the first instruction of a step, at which interrupts were switched
+  uint64_t cbr_ = 0;    // the ratio shown last
   std::vector<std::pair<uint8_t, uint64_t>> event_data_;  // EVD packets, for the CFE packet that follows
+  std::optional<ScriptRecord> event_;                     // a CFE packet: of the interrupt that follows
 };
 
 // `flows`: of streams by their numbers in `merger`.

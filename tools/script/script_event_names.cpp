@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "decoder/io/reader.h"
 #include "decoder/perf/trace_formats.h"
@@ -36,6 +37,16 @@ const PerfAttr* trace_attr(const Capture& capture) {
 
 bool flow_kind(Kind kind) { return kind == Kind::kBranch || kind == Kind::kInstructions; }
 
+// perf's letters, from the lowest flag on; g and h are of guests.
+std::string flag_letters(uint32_t flags) {
+  constexpr std::string_view kLetters = "bcrosyiABExghDt";
+  std::string out;
+  for (size_t i = 0; i < kLetters.size(); ++i) {
+    if ((flags >> i & 1U) != 0) out += kLetters[i];
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string flags_text(uint32_t flags) {
@@ -56,8 +67,12 @@ std::string flags_text(uint32_t flags) {
                                     {kFlagBranch | kFlagTxAbort, "tx abrt"},
                                     {kFlagBranch | kFlagTraceBegin, "tr strt"},
                                     {kFlagBranch | kFlagTraceEnd, "tr end"}};
-  const std::string_view more = (flags & kFlagInTx) != 0 ? "(x)" : "";
-  flags &= ~uint32_t{kFlagInTx};
+  constexpr uint32_t kBeside = kFlagInTx | kFlagIntrDisable | kFlagIntrToggle;
+  std::string more;
+  if ((flags & kBeside) != 0)
+    more = fmt::format("({}{}{})", (flags & kFlagInTx) != 0 ? "x" : "",
+                       (flags & kFlagIntrDisable) != 0 ? "D" : "", (flags & kFlagIntrToggle) != 0 ? "t" : "");
+  const uint32_t all = std::exchange(flags, flags & ~kBeside);
   std::string_view before;
   const auto word_of = [](uint32_t f) {
     for (const Word& w : kWords) {
@@ -73,6 +88,7 @@ std::string flags_text(uint32_t flags) {
     before = "tr end  ";
     word = word_of(flags & ~uint32_t{kFlagTraceEnd});
   }
+  if (word.empty()) return flag_letters(all);
   std::string out = fmt::format("{}{}", before, word);
   if (more.empty()) return out;
   return fmt::format("{:<15}{:>6}", out, more);
@@ -194,6 +210,8 @@ std::string_view script_event_name(Kind kind) {
       return "psb";
     case Kind::kEvent:
       return "evt";
+    case Kind::kIflag:
+      return "iflag";
     case Kind::kPebs:
     case Kind::kError:
     case Kind::kSideBand:
@@ -218,7 +236,7 @@ size_t event_name_width(const Capture& capture, const ScriptItrace& itrace,
   made(itrace.transactions, Kind::kTransaction);
   made(itrace.ptwrite, Kind::kPtwrite);
   made(itrace.power, Kind::kExstop);
-  made(itrace.interrupts, Kind::kEvent);
+  made(itrace.interrupts, Kind::kIflag);
   return width;
 }
 
@@ -285,6 +303,8 @@ std::string synth_text(const Capture& capture, const ScriptRecord& r) {
       return r.a == 0 ? " psb offs: 0 " : fmt::format(" psb offs: {:#x} ", r.a);
     case Kind::kEvent:
       return event_text(r);
+    case Kind::kIflag:
+      return fmt::format(" IFLAG: {}->{} {} branch", 1 - r.a, r.a, r.b != 0 ? "via" : "non");
     case Kind::kCbr:
       break;
     default:

@@ -305,7 +305,7 @@ void ScriptPrinter::synthesised(const ScriptRecord& r) {
   const uint64_t f = format_.fields.synth;
   head(r, f, false);
   if ((f & kScriptEvent) != 0) event_name(r);
-  if ((f & kScriptFlags) != 0) fmt::format_to(std::back_inserter(out_), "  {:<21} ", "");
+  if ((f & kScriptFlags) != 0) fmt::format_to(std::back_inserter(out_), "  {:<21} ", flags_text(r.flags));
   if ((f & kScriptSynth) != 0)
     fmt::format_to(std::back_inserter(out_), "{:<{}}", synth_text(capture_, r), kSynthWidth);
   if ((f & kScriptIp) != 0) {

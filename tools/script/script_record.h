@@ -26,11 +26,13 @@ enum BranchFlag : uint32_t {
   kFlagTraceBegin = 1 << 8,
   kFlagTraceEnd = 1 << 9,
   kFlagInTx = 1 << 10,
+  kFlagIntrDisable = 1 << 13,
+  kFlagIntrToggle = 1 << 14,
 };
 // Of --itrace's letters c and r.
 inline constexpr uint32_t kCallFlags = kFlagCall | kFlagAsync | kFlagTraceEnd,
                           kReturnFlags = kFlagReturn | kFlagTraceBegin;
-// "call", "tr end  return", "hw int", "jcc (x)".
+// "call", "tr end  return", "hw int", "jcc (xDt)".
 std::string flags_text(uint32_t flags);
 
 // perf's numbers of errors (enum intel_pt_err): what they say is in script_printer.cpp.
@@ -50,6 +52,7 @@ struct ScriptRecord {
     kPwrx,
     kPsb,
     kEvent,  // of Event Trace: a is its type, b its vector; event data as event_data() says
+    kIflag,  // interrupts were switched: a is what they are now, b: by a branch
     kPebs,   // a: the number of the event it is a sample of, b: latency
     kError,
     kSideBand,  // a record of the recording: a is its number, b its thread (side_band_lines.h)

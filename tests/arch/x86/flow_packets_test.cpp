@@ -40,6 +40,31 @@ TEST(Flow, TransactionAborts) {
   EXPECT_EQ(d.of(EventKind::kTsxAbort).size(), 1U);
 }
 
+// ---- Event Trace ----
+
+TEST(Flow, ControlFlowEventsHaveTheAddressOfTheirInterrupt) {
+  FlowFixture s;
+  // A: NOP, NOP; B: NOP; JMP RAX
+  const Addr b = A + 0x100;
+  s.code(A, {0x90, 0x90}).code(b, {0x90, 0xff, 0xe0}).start(A);
+  s.pt.cfe(1, 32, false);
+  s.pt.fup(A + 1);
+  s.pt.tip(b);
+  s.pt.cfe(3, 0, false);  // no FUP follows
+  s.pt.tip(A);
+  stop_at(s, A + 1);
+  const Decoded d = s.decode();  // libipt does not know these packets
+  EXPECT_EQ(hex(d.ips()), hex({A, b, b + 1, A}));
+  const auto events = d.of(EventKind::kCfe);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].ip, A + 1);
+  EXPECT_EQ(events[0].b, 32U);
+  EXPECT_EQ(events[1].ip, 0U);
+  EXPECT_EQ(events[1].a, 3U);
+  ASSERT_EQ(d.of(EventKind::kAsync).size(), 2U);
+  EXPECT_EQ(d.of(EventKind::kAsync)[0].a, b);
+}
+
 // ---- code size ----
 
 TEST(Flow, CodeSizeChangesAtFarJumps) {
