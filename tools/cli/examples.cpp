@@ -56,7 +56,8 @@ constexpr Example kCoverage[] = {
 constexpr Example kInject[] = {
     {"asof inject -o out.data", "then: perf report -i out.data"},
     {"asof inject --itrace i10usg -o out.data", "instructions every 10 us, with call chains"},
-    {"asof inject --itrace i1000il -o out.data", "with the branches before each, for create_llvm_prof"}};
+    {"asof inject --itrace i1000il --autofdo -o out.data",
+     "with the branches before each, for create_llvm_prof"}};
 constexpr Example kReport[] = {{"asof report", "one screen on ./perf.data"},
                                {"asof report --strict --symfs symfs",
                                 "user programs from a copied tree; exit status 3 if anything went wrong"}};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <optional>
 
 #include "tools/cli/decode_run.h"
 #include "tools/cli/matches.h"
@@ -23,6 +24,7 @@ struct InjectText {
   InputOptions input;
   DecodeChoice choice;
   std::string output, itrace = "ibx", time;
+  bool autofdo = false;
 };
 
 class InjectConsumer final : public ChunkConsumer {
@@ -101,7 +103,8 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     if (a.name.starts_with("intel_pt") || a.name.starts_with("cs_etm")) exclude = a.flags & kExclude;
   }
   const auto events = synthesised_events(itrace, exclude, event_modifiers(capture));
-  const auto output = prepare_output(o.output, *capture.perf);
+  // AutoFDO reads files, and no copies of kcore.
+  const auto output = o.autofdo ? Result<std::string>(o.output) : prepare_output(o.output, *capture.perf);
   if (!output) {
     diagnostics.error(output.error());
     return kExitInput;
@@ -112,10 +115,12 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
     return kExitInput;
   }
   capture.perf->for_each([&](const Record& r) {
-    if (is_kept(r)) file.side_band(r);
+    if (is_kept(r) && (!o.autofdo || is_for_autofdo(r))) file.side_band(r);
     return true;
   });
   SampleWriter writer(capture, itrace, events, time, file);
+  std::optional<MappedText> mapped;
+  if (o.autofdo) writer.only_in(mapped.emplace(capture));
   InjectConsumer consumer(capture, itrace, time, writer, o.choice);
   const auto done = run_with_progress(consumer, capture, o.choice, "inject");
   consumer.finish();
@@ -126,11 +131,12 @@ ExitCode inject(const InjectText& o, const Capture& capture, const ScriptItrace&
   }
   tell_stopped(consumer.coverage(), o.choice);
   tell_causes(consumer.coverage(), diagnostics);
-  diagnostics.note(
-      fmt::format("{}: {}; {}", o.output,
-                  format_plural(writer.samples(), "sample", "samples") +
-                      (writer.errors() == 0 ? "" : ", " + format_plural(writer.errors(), "error", "errors")),
-                  consumer.coverage().line()));
+  diagnostics.note(fmt::format(
+      "{}: {}; {}", o.output,
+      format_plural(writer.samples(), "sample", "samples") +
+          (writer.left_out() == 0 ? "" : fmt::format(" ({} more in no file)", writer.left_out())) +
+          (writer.errors() == 0 ? "" : ", " + format_plural(writer.errors(), "error", "errors")),
+      consumer.coverage().line()));
   return exit_code_for(consumer.coverage(), o.choice);
 }
 
@@ -188,6 +194,11 @@ RunVerb add_inject(CLI::App& app) {
                    "skip N events")
       ->capture_default_str()
       ->type_name("LETTERS")
+      ->group("Output");
+  verb->add_flag(
+          "--autofdo", o->autofdo,
+          "only what create_llvm_prof reads: no records that it does not know, samples and branches in "
+          "mapped files")
       ->group("Output");
   add_time_option(*verb, o->time);
   return [o] { return run_inject(*o); };

@@ -62,6 +62,20 @@ bool is_kept(const Record& record) {
   }
 }
 
+bool is_for_autofdo(const Record& record) {
+  switch (record.type) {
+    case perf::kMmap:
+    case perf::kMmap2:
+    case perf::kComm:
+    case perf::kFork:
+    case perf::kExit:
+    case perf::kLost:
+      return true;
+    default:
+      return false;
+  }
+}
+
 PerfDataFile::PerfDataFile(const std::string& path, const PerfData& source,
                            std::vector<SynthesisedEvent> events)
     : path_(path), source_(source), events_(std::move(events)), file_(path), out_(file_.output()) {

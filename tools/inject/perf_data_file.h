@@ -57,6 +57,8 @@ class PerfDataFile {
 
 // Whether a record of a recording is still true without its trace, and of use to perf.
 bool is_kept(const Record& record);
+// Of those, whether it is of use to AutoFDO, which stops at one that it does not know (0.19).
+bool is_for_autofdo(const Record& record);
 
 // Little-endian bytes.
 void put_u64(std::string& out, uint64_t value);

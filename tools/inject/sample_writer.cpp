@@ -70,8 +70,13 @@ void SampleWriter::call_chain(const ScriptRecord& r, const ThreadStack& stack) {
 // struct perf_branch_entry: from, to, flags. Whether a branch was predicted is not in the trace.
 void SampleWriter::branch_stack(const ThreadStack& stack) {
   constexpr uint64_t kInTransaction = 4, kAbort = 8;
-  put_u64(out_, stack.branches.size());
-  for (const ThreadStack::TakenBranch& b : stack.branches) {
+  const auto is_elsewhere = [this](const ThreadStack::TakenBranch& b) {
+    return !mapped_->has(b.from_space, b.from, b.time) || !mapped_->has(b.to_space, b.to, b.time);
+  };
+  const auto end =
+      mapped_ == nullptr ? stack.branches.end() : std::ranges::find_if(stack.branches, is_elsewhere);
+  put_u64(out_, static_cast<uint64_t>(end - stack.branches.begin()));
+  for (const ThreadStack::TakenBranch& b : std::ranges::subrange(stack.branches.begin(), end)) {
     put_u64(out_, b.from);
     put_u64(out_, b.to);
     put_u64(out_,
@@ -83,6 +88,10 @@ void SampleWriter::branch_stack(const ThreadStack& stack) {
 void SampleWriter::write(const ScriptRecord& r, const ThreadStack& stack) {
   const SynthesisedEvent* const event = event_of(r.kind);
   if (event == nullptr || r.time == kTimeMin) return;
+  if (mapped_ != nullptr && !mapped_->has(r.space, r.ip, r.time)) {
+    ++left_out_;
+    return;
+  }
   constexpr uint16_t kKernelMode = 1, kUserMode = 2;
   out_.clear();
   put_u32(out_, perf::kSample);

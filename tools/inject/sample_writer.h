@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/inject/mapped_text.h"
 #include "tools/inject/perf_data_file.h"
 #include "tools/script/script_options.h"
 #include "tools/script/thread_stacks.h"
@@ -20,9 +21,12 @@ class SampleWriter {
   SampleWriter(const Capture& capture, const ScriptItrace& itrace, std::vector<SynthesisedEvent> events,
                TimeBounds time, PerfDataFile& file)
       : capture_(capture), itrace_(itrace), events_(std::move(events)), time_(time), file_(file) {}
+  // For AutoFDO: samples elsewhere are left out, and a branch stack ends where the flow was elsewhere.
+  void only_in(MappedText& mapped) { mapped_ = &mapped; }
   void take(std::string_view records);
   uint64_t samples() const { return samples_; }
   uint64_t errors() const { return errors_; }
+  uint64_t left_out() const { return left_out_; }
 
  private:
   const SynthesisedEvent* event_of(ScriptRecord::Kind kind) const;
@@ -39,8 +43,9 @@ class SampleWriter {
   TimeBounds time_;
   PerfDataFile& file_;
   ThreadStacks stacks_;
+  MappedText* mapped_ = nullptr;
   std::string out_;
-  uint64_t samples_ = 0, errors_ = 0, skipped_ = 0;
+  uint64_t samples_ = 0, errors_ = 0, skipped_ = 0, left_out_ = 0;
 };
 
 }  // namespace asof

@@ -4,7 +4,12 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <regex>
+#include <set>
 
+#include "decoder/io/reader.h"
+#include "decoder/perf/perf_data.h"
+#include "decoder/perf/record_types.h"
 #include "tests/tools/inject/calls_program.h"
 #include "tests/tools/stepped_test.h"
 
@@ -26,6 +31,17 @@ class InjectReaders : public SteppedTest {
     for (const auto& [ends, count] : ran_.taken) n += ends.second == functions_.at(function) ? count : 0;
     return n;
   }
+};
+
+class InjectForAutoFdo : public ::testing::Test {
+ protected:
+  void inject(const std::string& itrace) {
+    const Ran r = run_asof(
+        fmt::format("inject --itrace {} {} -o {}", itrace, kDemo, (dir_.path() / "out.data").string()));
+    ASSERT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(" samples (1784 more in no file); "));
+  }
+  const TempDir dir_;
 };
 
 // Branches to functions' entries in the branch stacks of a file, as perf prints them.
@@ -76,6 +92,60 @@ TEST_F(InjectReaders, AutoFdoCountsTheCallsInBranchStacks) {
   // Every call is in as many stacks as there are instructions until 32 more branches: nearly equally many.
   EXPECT_EQ(calls_of("leaf"), 2 * calls_of("outer"));
   EXPECT_NEAR(static_cast<double>(got.at("leaf")) / static_cast<double>(got.at("outer")), 2, 0.2);
+}
+
+// A whole system: BPF programs are in no file, and KSYMBOL records unknown to AutoFDO, which has no profile then.
+TEST_F(InjectForAutoFdo, EverySampleIsMapped) {
+  if (std::system("command -v create_llvm_prof >/dev/null") != 0)
+    GTEST_SKIP() << "create_llvm_prof is not installed (Debian package autofdo)";
+  inject("i1il32 --autofdo");
+  const std::string said = dir_.path() / "said";
+  const int status = std::system(
+      fmt::format("cd {} && create_llvm_prof --binary={} --profile=out.data --out=profile --format=text "
+                  "--logtostderr >{} 2>&1",
+                  dir_.path().string(), ASOF_TEST_DATA "/demo/symfs/opt/demo/worker", said)
+          .c_str());
+  EXPECT_EQ(status, 0);
+  const std::string text = read_file(said);
+  std::smatch counts;
+  ASSERT_TRUE(
+      std::regex_search(text, counts, std::regex("([0-9]+) SAMPLE events, ([0-9]+) of these were mapped")))
+      << text;
+  EXPECT_GT(std::stoul(counts[1]), 50'000U);
+  EXPECT_EQ(counts[1], counts[2]) << text;
+}
+
+TEST_F(InjectForAutoFdo, RecordsAndAddressesAreKnownToIt) {
+  inject("i1il32 --autofdo");
+  const auto data = PerfData::open(dir_.path() / "out.data");
+  ASSERT_TRUE(data);
+  std::set<uint32_t> types;
+  const auto in_program = [](Addr a) { return a >= 0x401000 && a < 0x402000; };
+  const auto in_kernel = [](Addr a) {
+    return (a >= 0xffffffff81000000 && a < 0xffffffff81001000) ||
+           (a >= 0xffffffffc0000000 && a < 0xffffffffc0001000);
+  };
+  size_t samples = 0, branches = 0;
+  (*data)->for_each([&](const Record& r) {
+    types.insert(r.type);
+    if (r.type != perf::kSample) return true;
+    ++samples;
+    Reader in(r.body);
+    in.skip(8);
+    std::vector<Addr> all{in.u64()};
+    in.skip(8 + 8 + 8 + 8 + 8);  // thread, time, addr, CPU, period
+    for (uint64_t n = in.u64(); n != 0 && in.ok(); --n, ++branches) {
+      all.push_back(in.u64());
+      all.push_back(in.u64());
+      in.skip(8);
+    }
+    EXPECT_TRUE(in.ok());
+    for (const Addr a : all) EXPECT_TRUE(in_program(a) || in_kernel(a)) << a;
+    return !HasFailure();
+  });
+  EXPECT_GT(samples, 50'000U);
+  EXPECT_GT(branches, 20 * samples);
+  EXPECT_EQ(types, (std::set<uint32_t>{perf::kMmap, perf::kComm, perf::kSample, perf::kMmap2}));
 }
 
 // What hotspot's reader writes: messages of a 32 bit size and a kind, 13 for a sample.
