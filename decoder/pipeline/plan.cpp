@@ -41,33 +41,54 @@ SegmentPlan::SegmentPlan(const Arch& arch, const Capture& capture, const Pipelin
 
 void SegmentPlan::open(Lane& lane) const {
   lane.open = true;
-  find(lane);
   advance(lane);
 }
 
-void SegmentPlan::find(Lane& lane) const {
-  lane.found = lane.source->next();
-  if (!lane.found) return;
-  lane.last = lane.found->start_time = std::max(lane.last, lane.found->start_time);
-  if (lane.found->begin < lane.end) return;
-  lane.beyond = lane.last;
-  lane.found.reset();
+bool SegmentPlan::find(Lane& lane) const {
+  if (lane.ended) return false;
+  auto next = lane.source->next();
+  lane.ended = !next || next->begin >= lane.end;
+  if (!lane.ended) {
+    lane.found.push_back(*std::move(next));
+  } else if (next && next->start_time != kTimeMin) {
+    lane.beyond = std::max(lane.last, next->start_time);
+  }
+  return !lane.ended;
+}
+
+std::optional<Segment> SegmentPlan::take(Lane& lane) const {
+  if (lane.found.empty() && !find(lane)) return std::nullopt;
+  Segment out = std::move(lane.found.front());
+  lane.found.pop_front();
+  lane.last = out.start_time = std::max(lane.last, out.start_time);
+  return out;
+}
+
+// When the segment before those that were found has ended: the first that has a time of its own says so. Where many have
+// none, it is not known.
+Time SegmentPlan::end_before_found(Lane& lane) const {
+  constexpr size_t kMostUntimed = 64;
+  for (size_t i = 0; i < kMostUntimed; ++i) {
+    if (i == lane.found.size() && !find(lane)) return lane.beyond;
+    if (lane.found[i].start_time != kTimeMin) return std::max(lane.last, lane.found[i].start_time);
+  }
+  return kTimeMax;
 }
 
 void SegmentPlan::advance(Lane& lane) const {
-  for (lane.head.reset(); lane.found;) {
-    if (lane.found->start_time > time_.hi) {  // so are all after it
-      lane.head = cut_to_begin(*std::exchange(lane.found, std::nullopt));
+  lane.head.reset();
+  while (auto at = take(lane)) {
+    if (at->start_time > time_.hi) {  // so are all after it
+      lane.head = cut_to_begin(*std::move(at));
+      lane.found.clear();
+      lane.ended = true;
       return;
     }
-    Segment at = *std::exchange(lane.found, std::nullopt);
-    find(lane);
-    const Time end = std::max(lane.found ? lane.found->start_time : lane.beyond, at.end_time);
-    if (end == kTimeMin || end >= time_.lo) {
+    if (time_.lo == kTimeMin || std::max(end_before_found(lane), at->end_time) >= time_.lo) {
       lane.head = std::move(at);
       return;
     }
-    forget_passed(at);
+    forget_passed(*at);
   }
 }
 

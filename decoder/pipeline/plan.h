@@ -1,9 +1,10 @@
-// SegmentPlan: the segments of all streams in the order of delivery, found on demand. It keeps a segment or
-// two of each stream, however long the trace is.
+// SegmentPlan: the segments of all streams in the order of delivery, found on demand. It keeps a few segments
+// of each stream, however long the trace is.
 #pragma once
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,16 +38,18 @@ class SegmentPlan {
   // of the first one behind it.
   struct Lane {
     std::unique_ptr<SegmentSource> source;
-    ScanAhead* ahead = nullptr;    // source, if it can
-    std::optional<Segment> found;  // the next one, not examined yet
-    std::optional<Segment> head;   // the next one that is wanted
-    Time beyond = kTimeMax;        // when what follows its range begins
+    ScanAhead* ahead = nullptr;   // source, if it can
+    std::deque<Segment> found;    // the next ones, not examined yet; up to one that has a time
+    std::optional<Segment> head;  // the next one that is wanted
+    Time beyond = kTimeMax;       // when what follows its range begins
     Time last = kTimeMin;
     uint64_t end = UINT64_MAX;  // what begins here or later is not wanted
-    bool open = false;
+    bool open = false, ended = false;
   };
   void open(Lane& lane) const;
-  void find(Lane& lane) const;
+  bool find(Lane& lane) const;
+  std::optional<Segment> take(Lane& lane) const;
+  Time end_before_found(Lane& lane) const;
   void advance(Lane& lane) const;
 
   const Capture& capture_;

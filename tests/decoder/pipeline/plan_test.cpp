@@ -32,10 +32,13 @@ std::vector<SegmentKey> by_lists(const Arch& arch, const Capture& capture, TimeB
   std::vector<Segment> all;
   for (size_t i = 0; i < capture.streams.size(); ++i) {
     std::vector<Segment> segments = arch.split(capture.streams[i], i);
+    std::vector<Time> ends(segments.size(), kTimeMax);  // when the next one begins that has a time of its own
+    for (size_t k = segments.size(); k-- > 1;)
+      ends[k - 1] = segments[k].start_time == kTimeMin ? ends[k] : segments[k].start_time;
     Time last = kTimeMin;
     for (Segment& s : segments) last = s.start_time = std::max(last, s.start_time);
     for (size_t k = 0; k < segments.size(); ++k) {
-      const Time end = k + 1 < segments.size() ? segments[k + 1].start_time : kTimeMax;
+      const Time end = ends[k];
       if (segments[k].start_time > time.hi) {  // of the first one behind it, the begin
         Segment& s = all.emplace_back(segments[k]);
         s.end = s.tail_end = s.begin;
