@@ -4,7 +4,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "decoder/model/capture.h"
+#include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
+#include "tools/output/error_table.h"
+#include "tools/output/remedies.h"
 
 namespace asof::test {
 namespace {
@@ -77,10 +81,36 @@ TEST(Answers, NothingIsNoRemedy) {
         << verb;
 }
 
-// A dump that is not there, and an address without code.
+// Of perf with Intel PT, of perf with CoreSight, and of a snapshot.
 TEST(Answers, RemediesFitTheKindOfCapture) {
-  const Ran arm = run_asof("report " ASOF_TEST_DATA "/demo-arm64/perf.data");
-  EXPECT_EQ(arm.out.find("intel_pt"), std::string::npos) << arm.out;
+  Capture pt, perf, snapshot;
+  pt.machine = "x86_64";
+  perf.machine = snapshot.machine = "aarch64";
+  perf.perf = *PerfData::open(ASOF_TEST_DATA "/demo-arm64/perf.data");
+  const auto has = [](const Capture& c, Code code, std::string_view words) {
+    return remedy_for(c, code).find(words) != std::string_view::npos;
+  };
+  for (const Code code : {Code::kNoSyncPoint, Code::kReturnWithoutItsCall, Code::kTraceOverflow}) {
+    EXPECT_EQ(remedy_for(pt, code), info_of(code).remedy);
+    for (const Capture* c : {&perf, &snapshot}) {
+      EXPECT_FALSE(has(*c, code, "intel_pt") || has(*c, code, "psb_period") || has(*c, code, "noretcomp"))
+          << remedy_for(*c, code);
+    }
+    EXPECT_NE(remedy_for(perf, code), remedy_for(snapshot, code));
+  }
+  EXPECT_TRUE(has(perf, Code::kReturnWithoutItsCall, "cs_etm/retstack/"));
+  EXPECT_TRUE(has(snapshot, Code::kReturnWithoutItsCall, "TRCCONFIGR.RS"));
+  EXPECT_FALSE(has(snapshot, Code::kNoSyncPoint, "perf record"));
+}
+
+TEST(Answers, ReportsHaveTheRemediesOfTheirCapture) {
+  const std::string snapshot = shared("corpus/ocsd-juno_r1_1");
+  SKIP_WITHOUT(snapshot);
+  const std::string report = run_asof("report " + snapshot).out;
+  EXPECT_NE(
+      report.find("remedy: look at the gap before this one; trace without the return stack (TRCCONFIGR.RS)"),
+      std::string::npos)
+      << report;
 }
 
 TEST(Unpack, SaysWhereAndWhatNext) {
