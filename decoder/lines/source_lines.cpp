@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "decoder/io/files_read.h"
 #include "decoder/io/sideband_notices.h"
@@ -105,6 +106,8 @@ struct SourceLines::Impl {
     for (auto& [space, index] : places) index.finish();
   }
 
+  bool asked = false, found = false;  // lines of any code
+  bool told = false;                  // that nothing was found
   DwarfLines* lines_of(uint32_t file);
   std::unique_ptr<DwarfLines> open(const CodeFile& file);
   std::vector<std::string> candidates(const CodeFile& file, const DebugLink& link) const;
@@ -356,6 +359,7 @@ std::vector<SourceFrame> SourceLines::Impl::frames(const Key& key) {
   if (lines == nullptr) return out;
   SourceLine at = line(key);
   for (const InlinedCall& f : lines->functions_at(key.address)) {
+    found = true;
     out.push_back({shown(f.function), at, f.inlined});
     at = {f.file, f.line, f.column};
   }
@@ -368,11 +372,15 @@ SourceLines::~SourceLines() = default;
 SourceLines::SourceLines(SourceLines&&) noexcept = default;
 
 SourceLine SourceLines::at(Space space, Addr a, Time t) {
+  impl_->asked = true;
   const auto key = impl_->key_with_lines(space, a, t);
-  return key ? impl_->line(*key) : SourceLine();
+  SourceLine out = key ? impl_->line(*key) : SourceLine();
+  if (out) impl_->found = true;
+  return out;
 }
 
 std::span<const SourceFrame> SourceLines::frames_at(Space space, Addr a, Time t) {
+  impl_->asked = true;
   const auto key = impl_->key_with_lines(space, a, t);
   if (!key) return {};
   auto& cache = impl_->frame_cache;
@@ -395,6 +403,17 @@ std::optional<SourceLines::Place> SourceLines::place_with_lines(Space space, Add
 
 DwarfLines* SourceLines::lines_of(uint32_t file) { return impl_->lines_of(file); }
 
-std::vector<Notice> SourceLines::take_notices() { return impl_->notices.take(); }
+std::vector<Notice> SourceLines::take_notices() {
+  std::vector<Notice> all = impl_->notices.take();
+  if (impl_->asked && !impl_->found && !std::exchange(impl_->told, true)) {
+    all.push_back({Notice::Severity::kError, Code::kNoDebugInfo, "", Error::kNoOffset, kTimeMin,
+                   "no source line is known of any code that ran",
+                   impl_->map.debuginfod
+                       ? "install debug packages (-dbgsym); -v names each file"
+                       : "install debug packages (-dbgsym), or give --debuginfod; -v names each file",
+                   1});
+  }
+  return all;
+}
 
 }  // namespace asof

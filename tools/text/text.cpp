@@ -37,13 +37,6 @@ struct Asked {  // the options, understood
   std::optional<std::pair<Time, Time>> between;
 };
 
-// "start" and "end" are before and after everything.
-std::optional<Time> parse_instant(const std::string& text) {
-  if (text == "start") return kTimeMin;
-  if (text == "end") return kTimeMax;
-  return parse_seconds(text);
-}
-
 // Sorts what stands on the command line: two times behind --diff, a file that exists is INPUT (unless -i gives
 // one), the rest is WHERE.
 Result<void> sort_words(TextOptions& o, bool input_given) {
@@ -169,6 +162,7 @@ ExitCode print_text(const Capture& capture, const TextOptions& o, const Asked& a
 
 // A time that the capture does not have: the answer is still that of the bytes there.
 void warn_of_instant(const Capture& capture, Time t, Diagnostics& diagnostics) {
+  if (t == kTimeMin || t == kTimeMax) return;
   const TimeBounds whole = whole_time(capture);
   if (whole.lo == kTimeMin || whole.hi == kTimeMax || (t >= whole.lo && t <= whole.hi)) return;
   const bool late = t > whole.hi;
@@ -245,9 +239,8 @@ ExitCode run_text(TextOptions o, bool input_given) {
     warn_of_outside(*capture, *asked->where, places, diagnostics);
   }
   if (asked->between) {
-    for (const Time t : {asked->between->first, asked->between->second}) {
-      if (t != kTimeMin && t != kTimeMax) warn_of_instant(*capture, t, diagnostics);
-    }
+    for (const Time t : {asked->between->first, asked->between->second})
+      warn_of_instant(*capture, t, diagnostics);
   }
   auto out = Output::open("-");
   if (!out) return kExitInput;
@@ -263,10 +256,10 @@ RunVerb add_text(CLI::App& app) {
   auto o = std::make_shared<TextOptions>();
   CLI::App* verb =
       app.add_subcommand("text", "what was at an address, who changed it, what differs between two times");
-  verb->add_option(
-          "WHERE", o->words,
-          "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds; before or behind it "
-          "the capture (default: perf.data)")
+  verb->add_option("WHERE", o->words,
+                   "ADDR|SYM[+OFF][@TIME] or ADDR-END: offset hexadecimal, time in seconds, start, end; "
+                   "before or behind it "
+                   "the capture (default: perf.data)")
       ->expected(0, 2)
       ->type_name("");
   add_input_options(*verb, o->input, false);

@@ -12,6 +12,10 @@ namespace {
 
 constexpr size_t kLongestInstruction = 15;
 
+std::string instant_text(Time t) {
+  return t == kTimeMin ? "the start" : t == kTimeMax ? "the end" : format_time(t);
+}
+
 }  // namespace
 
 void TextLister::show(const TextPlace& place, const std::optional<Time>& time, bool diff) {
@@ -25,7 +29,7 @@ void TextLister::show(const TextPlace& place, const std::optional<Time>& time, b
     if (c.range.overlaps(shown_) && c.versions.size() > 1) changing.push_back(c);
   }
   const std::vector<Time> times = change_times(changing);
-  header(place, time            ? fmt::format("at {}{}", format_time(*time), doubt(*time))
+  header(place, time            ? fmt::format("at {}{}", instant_text(*time), doubt(*time))
                 : times.empty() ? unchanged_text(cells_, shown_)
                                 : format_plural(times.size(), "change", "changes"));
   if (time) {

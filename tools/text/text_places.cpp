@@ -37,10 +37,16 @@ TextPlace place_of(const Symbol* symbol, Space space, Addr a, uint64_t length) {
 
 }  // namespace
 
+std::optional<Time> parse_instant(std::string_view text) {
+  if (text == "start") return kTimeMin;
+  if (text == "end") return kTimeMax;
+  return parse_seconds(text);
+}
+
 std::optional<TextQuery> parse_text_query(std::string text) {
   TextQuery q;
   if (const size_t at = text.rfind('@'); at != std::string::npos) {
-    q.time = parse_seconds(std::string_view(text).substr(at + 1));
+    q.time = parse_instant(std::string_view(text).substr(at + 1));
     if (!q.time) return std::nullopt;
     text.resize(at);
   }

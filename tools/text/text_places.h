@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "decoder/model/capture.h"
@@ -23,6 +24,9 @@ struct TextPlace {
   AddrRange range;
   const Symbol* symbol = nullptr;  // range.begin lies in it
 };
+
+// Seconds, or "start" and "end", which are before and after everything.
+std::optional<Time> parse_instant(std::string_view text);
 
 // ADDR|SYM[+OFF][@TIME] or ADDR-END[@TIME]. An address starts with a digit or is all hexadecimal with 0x;
 // symbols may hold almost anything.

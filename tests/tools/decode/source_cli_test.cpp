@@ -240,6 +240,25 @@ TEST_F(Sources, ServersAreAskedOnRequestOnly) {
   EXPECT_NE(nowhere.err.find("E-TEXT-212"), std::string::npos) << nowhere.err;
 }
 
+// The demo's program, its kernel and its modules have no debug information.
+TEST(SourceLess, SaysOnceThatThereAreNoLines) {
+  constexpr const char* kNoLine = "I-TEXT-207 no source line is known of any code that ran\n";
+  for (const char* verb :
+       {"decode --source -o /dev/null", "decode --inline -o /dev/null", "report --sort srcline",
+        "script --itrace=b -F +srcline -o /dev/null", "stacks --weight instructions --source"}) {
+    const std::string told = run_asof(std::string(verb) + " " + kDemo).err;
+    const size_t first = told.find(kNoLine);
+    ASSERT_NE(first, std::string::npos) << verb << told;
+    EXPECT_EQ(told.find(kNoLine, first + 1), std::string::npos) << verb << told;
+    EXPECT_NE(told.find("--debuginfod", first), std::string::npos) << told;
+  }
+  EXPECT_EQ(run_asof("decode -o /dev/null " + kDemo).err.find("source line"), std::string::npos);
+}
+
+TEST_F(Sources, ASourceLineIsEnough) {
+  EXPECT_EQ(asof("decode --source -o /dev/null").err.find("no source line"), std::string::npos);
+}
+
 TEST_F(Sources, ThreadsMakeNoDifference) {
   for (const char* verb : {"decode --source --inline", "report --inline --sort srcline --top 0",
                            "stacks --weight instructions --inline --source"}) {

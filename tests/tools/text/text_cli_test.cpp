@@ -91,6 +91,22 @@ TEST(TextCli, ModeChangesHowCodeIsRead) {
   EXPECT_EQ(wide.out.find("dec eax"), std::string::npos);
 }
 
+TEST(TextCli, InstantsMayBeStartAndEnd) {
+  const Ran start = run_asof("text vfs_read@start -i " + kDemo),
+            end = run_asof("text vfs_read@end -i " + kDemo);
+  EXPECT_EQ(start.status, 0) << start.err;
+  EXPECT_TRUE(lines_of(start.out)[0].ends_with(", at the start")) << start.out;
+  EXPECT_TRUE(lines_of(end.out)[0].ends_with(", at the end")) << end.out;
+  EXPECT_EQ(start.err, "");
+  EXPECT_EQ(end.err, "");
+  // Loaded while the trace ran.
+  const std::string program = "bpf_prog_f428610b9dc73580_drop_odd";
+  EXPECT_EQ(run_asof("text " + program + "@end -i " + kDemo).status, 0);
+  const Ran before = run_asof("text " + program + "@start -i " + kDemo);
+  EXPECT_EQ(before.status, 2) << before.out;
+  EXPECT_NE(run_asof("text vfs_read@noon -i " + kDemo).err.find("is not ADDR"), std::string::npos);
+}
+
 TEST(TextCli, RefusesWhatItDoesNotUnderstand) {
   for (const char* arguments :
        {"text", "text --diff 5 4", "text --diff 1 soon", "text a b c", "text f --history --diff 1 2",
