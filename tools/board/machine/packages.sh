@@ -230,6 +230,7 @@ for program in apt-get dpkg-deb tar xz flock; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
 mkdir -p "$store/apt"
+store=$(cd "$store" && pwd) # apt takes a relative path from its own folder
 exec 9>"$store/lock"
 flock -n 9 || { printf 'packages.sh: waiting for another one\n' >&2; flock 9; }
 trap clean EXIT
