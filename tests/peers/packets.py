@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`asof packets` line by line against other listers: packets.py ASOF CAPTURE...
 
-A perf.data with Intel PT is compared with `perf script -D`, a snapshot of CoreSight trace (a folder with snapshot.ini)
-with OpenCSD's trc_pkt_lister, buffer by buffer: as many packets, at the same places, of the same kinds, with every value
+A perf.data with Intel PT is compared with `perf script -D`, a bundle.json of whole streams of Intel PT with libipt's ptdump, a
+snapshot of CoreSight trace (a folder with snapshot.ini) with OpenCSD's trc_pkt_lister, buffer by buffer: as many packets, at the same places, of the same kinds, with every value
 that the other lister prints. One line for each capture; status 1 if anything differs. What is not compared: what OpenCSD
 reads between bytes that are no packet and the next sync point, where asof goes on; PAD packets and padding.
 """
@@ -105,6 +105,39 @@ def compare_perf(asof, capture, result):
             packet = by_offset.get(stream, {}).get(offset)
             result.expect(packet is not None and same_pt(name, rest, packet), f"{stream} {offset:#x}",
                           f"{name} {rest}", packet)
+
+
+# ---- Intel PT: ptdump ----
+
+def same_dumped(name, rest, packet):
+    if name != packet["packet"].lower():
+        return False
+    values = values_of(packet)
+    if name.startswith("tnt"):
+        return rest.replace("!", "T").replace(".", "N") == values["tnt"]
+    if "<suppressed>" in rest:
+        return values.get("ip") == "suppressed"
+    address = re.search(r"\bip +([0-9a-f]+)$", rest)
+    if address:
+        return int(address[1], 16) == values["ip"]
+    if name.startswith("mode"):
+        return all(values[word] == 1 for word in re.findall(r"cs\.[ld]|intx|if", rest))
+    numbers = [int(n, 16) for n in re.findall(r"\b[0-9a-f]+\b", rest.split("   ")[0])]
+    return all(n in values.values() for n in numbers) and (name != "pip" or values["nr"] == int(", nr" in rest))
+
+
+def compare_ptdump(asof, capture, result):
+    with open(capture, encoding="utf-8") as file:
+        streams = json.load(file)["streams"]
+    own = list(own_packets(asof, capture).values())
+    for stream, packets in zip(streams, own):
+        trace = os.path.join(os.path.dirname(capture), stream["file"])
+        theirs = [line.split(None, 2) for line in run(["ptdump", "--no-pad", "--lastip", trace]).splitlines()]
+        result.expect(len(theirs) == len(packets), f"{stream['file']}: packets", len(theirs), len(packets))
+        for line, packet in zip(theirs, packets):
+            result.compared += 1
+            same = int(line[0], 16) == packet["offset"] and same_dumped(line[1], (line + [""])[2].strip(), packet)
+            result.expect(same, stream["file"], " ".join(line), packet)
 
 
 # ---- CoreSight: trc_pkt_lister ----
@@ -236,12 +269,12 @@ def main():
     asof, different = sys.argv[1], False
     for capture in sys.argv[2:]:
         snapshot = os.path.exists(os.path.join(capture, "snapshot.ini"))
-        peer = "trc_pkt_lister" if snapshot else "perf"
+        peer = "trc_pkt_lister" if snapshot else "ptdump" if capture.endswith(".json") else "perf"
         if shutil.which(peer) is None:
             print(f"{capture}: skipped, {peer} is not installed")
             continue
         result = Result()
-        (compare_opencsd if snapshot else compare_perf)(asof, capture, result)
+        {"perf": compare_perf, "ptdump": compare_ptdump, "trc_pkt_lister": compare_opencsd}[peer](asof, capture, result)
         print(f"{capture}: {peer}: {result.compared} packets, {len(result.different)} different")
         for line in result.different[:5]:
             print("  " + line[:300])

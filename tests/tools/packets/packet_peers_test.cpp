@@ -1,4 +1,4 @@
-// `asof packets` beside `perf script -D` and OpenCSD's trc_pkt_lister, line by line (tests/peers/packets.py).
+// `asof packets` beside `perf script -D`, libipt's ptdump and OpenCSD's trc_pkt_lister, line by line (tests/peers/packets.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +40,14 @@ TEST(PacketPeers, PerfPrintsTheSame) {
   ASOF_SKIP_WITHOUT_PERF();
   if (!is_installed("python3")) GTEST_SKIP() << "python3 is not installed";
   EXPECT_EQ(compared(ASOF_TEST_DATA "/demo/perf.data"), 9753U);
+}
+
+TEST(PacketPeers, PtdumpPrintsTheSame) {
+  const std::string bundle = shared("corpus/griffin-hello/bundle.json");
+  SKIP_WITHOUT(bundle);
+  if (!is_installed("ptdump")) GTEST_SKIP() << "ptdump is not installed (of libipt's sources)";
+  if (!is_installed("python3")) GTEST_SKIP() << "python3 is not installed";
+  EXPECT_EQ(compared(bundle), 5343U);
 }
 
 // ETMv3, PTM, ETMv4 and ETE; frames, sources alone, frames of DSTREAM; bytes that are no packet.
