@@ -86,6 +86,44 @@ TEST_F(EteUnit, AnExceptionToFilteredCodeEndsTheTrace) {
   EXPECT_EQ(rest(), (std::vector<uint8_t>{0x06, 0x05, 0x95, 0x01}));
 }
 
+// TRCRSR.TA (R_DPMBQ): in front of the first instruction out of the ranges an exception is traced, behind it none is.
+TEST_F(EteUnit, AnExceptionBehindTheWayOutOfARangeIsTraced) {
+  registers_.write(Register::kIncludeExclude, 1);
+  registers_.write(Register::kAddress0, 0x400000);
+  registers_.write(static_cast<Register>(static_cast<unsigned>(Register::kAddress0) + 1), 0x4000ff);
+  using Bytes = std::vector<uint8_t>;
+  struct Way {
+    Kind kind;
+    uint64_t to;
+    bool one_more;  // instruction out there retires
+    Bytes packets;
+  };
+  const Way ways[] = {
+      {Kind::kIndirect,
+       0x400200,
+       false,
+       {0xf7, 0x06, 0x44, 0x95, 0x80, 0x01}},  // E, exception with the target
+      {Kind::kDirect, 0x400200, false, {0xf7, 0x06, 0x05, 0x95, 0x80, 0x01}},
+      {Kind::kStraight, 0x400100, false, {0x06, 0x05, 0x95, 0x40}},
+      {Kind::kIndirect, 0x400200, true, {0xf7}},
+      {Kind::kStraight, 0x400100, true, {}},
+  };
+  for (const Way& way : ways) {
+    bytes_.clear();
+    unit_.enable();
+    unit_.stand(0x400000, {});
+    unit_.retire(way.kind, 0x400000, way.to, 1, {});
+    EXPECT_FALSE(unit_.tracing());
+    unit_.stand(way.to, {});
+    if (way.one_more) unit_.retire(Kind::kStraight, way.to, way.to + 4, 2, {});
+    unit_.exception(2, way.to + (way.one_more ? 4 : 0), 0xffff'8000'8001'0400, 2, {});
+    EXPECT_FALSE(unit_.open());
+    unit_.flush();
+    EXPECT_EQ(rest(), way.packets) << static_cast<int>(way.kind) << way.one_more;
+    unit_.disable();
+  }
+}
+
 TEST_F(EteUnit, TrfcrTakesEffectWithIsb) {
   registers_.write(Register::kViewInst, 1 | 1 << 9);
   unit_.enable();

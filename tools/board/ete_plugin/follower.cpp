@@ -77,8 +77,8 @@ void Follower::settle() {
 }
 
 // Tracing ended behind the last P0 element: nothing tells of the instructions since.
-void Follower::after_filter(bool was_on) {
-  if (was_on && !unit_.tracing()) {
+void Follower::after_filter(bool was_open) {
+  if (was_open && !unit_.open()) {
     unit_.flush();
     settle();
     log_.lose_rest(buffer_.accepted());
@@ -131,7 +131,7 @@ void Follower::complete(uint64_t next, Clock clock) {
   const uint64_t at = pending_at_;
   pending_ = nullptr;
   ++cycles_;
-  const bool on = unit_.tracing();
+  const bool on = unit_.tracing(), open = unit_.open();
   if (on) {
     log_.instruction(at, i.code, i.index, entry_flags_, pending_clock_);
     entry_flags_ = 0;
@@ -147,7 +147,7 @@ void Follower::complete(uint64_t next, Clock clock) {
     log_.mark(Mark::kStopped, 0, buffer_.accepted(), clock.now);
   }
   settle();
-  after_filter(on);
+  after_filter(open);
 }
 
 void Follower::begin(const Instruction& i, uint64_t address, Clock clock) {
@@ -170,12 +170,12 @@ void Follower::discontinuity(uint64_t from, uint64_t to, unsigned exception_clas
   pending_ = nullptr;
   const std::optional<uint64_t> time = clock.certain ? std::optional(clock.now) : std::nullopt;
   unit_.stand(from, time);  // it began where it was interrupted
-  const bool on = unit_.tracing();
+  const bool open = unit_.open();
   const uint64_t elements = unit_.made();
   unit_.exception(exception_type(to, exception_class), from, to, cycles_, time);
   if (unit_.made() != elements) log_.end(unit_.made(), machine::kLogNoBranch);
   settle();
-  after_filter(on);
+  after_filter(open);
   entry_flags_ = unit_.tracing() ? uint32_t{machine::kLogException} : 0;
 }
 

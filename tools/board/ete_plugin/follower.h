@@ -49,7 +49,7 @@ class Follower {
  private:
   void complete(uint64_t next, Clock clock);
   void settle();
-  void after_filter(bool was_on);
+  void after_filter(bool was_open);
 
   CpuLog log_;
   Registers registers_;

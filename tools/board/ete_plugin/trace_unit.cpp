@@ -46,13 +46,12 @@ bool TraceUnit::included(uint64_t ip) const {
 
 // D3.2.1 "Controls to prohibit trace at Exception levels" (TRFCR_EL1.E0TRE, E1TRE); D4.5.9.1.2 "Exception level
 // filtering".
-bool TraceUnit::active(uint64_t ip) const {
+bool TraceUnit::permitted(uint64_t ip) const {
   const unsigned el = exception_level(ip);
-  if (!(trfcr_ >> el & 1)) return false;
-  const uint64_t view = registers_[Register::kViewInst];
-  if (view >> (20 + el) & 1) return false;  // EXLEVEL_NS
-  return !filters_ || included(ip);
+  return (trfcr_ >> el & 1) && !(registers_[Register::kViewInst] >> (20 + el) & 1);  // EXLEVEL_NS
 }
+
+bool TraceUnit::active(uint64_t ip) const { return permitted(ip) && (!filters_ || included(ip)); }
 
 // D4.5.2.1 "Behavior on enabling"; D4.3.6.1 "Trace On element": what is traced first is behind one. The first cycle
 // count is unknown (R_YFMWB).
@@ -141,7 +140,14 @@ void TraceUnit::start(uint64_t ip, std::optional<uint64_t> time) {
 // D4.5.10.17 "Trace On element": what is not traced has no packet; the next start has a Trace On.
 void TraceUnit::stop() {
   target_.reset();
-  on_ = false;
+  on_ = leaving_ = false;
+}
+
+// D4.5.9.5 "Rules for tracing Exceptional occurrences" (TRCRSR.TA, R_DPMBQ): an exception in front of the first instruction out of the
+// ranges is traced, because the instruction before it was.
+void TraceUnit::leave(uint64_t next) {
+  if (!permitted(next)) return stop();
+  leaving_ = true;
 }
 
 void TraceUnit::stand(uint64_t ip, std::optional<uint64_t> time) {
@@ -151,7 +157,7 @@ void TraceUnit::stand(uint64_t ip, std::optional<uint64_t> time) {
 
 // D4.5.2.3 "Behavior on flushing": TSB CSYNC waits until what was traced before has reached memory.
 void TraceUnit::flush() {
-  if (on_) write_target();
+  if (tracing()) write_target();
   drain();
 }
 
@@ -212,37 +218,37 @@ bool TraceUnit::broadcast(uint64_t ip) const {
 // D4.4 "Instruction and exception classification", A64: direct P0 instructions (branches, ISB), indirect ones (branches,
 // exception returns). A call is pushed before a return is matched (R_SLDXR).
 void TraceUnit::retire(Kind kind, uint64_t ip, uint64_t next, uint64_t cycles, std::optional<uint64_t> time) {
+  if (leaving_) stop();
   const bool synchronizes = kind == Kind::kIsb || kind == Kind::kExceptionReturn;
   const bool taken = kind != Kind::kConditional || next != ip + 4;
   if (on_ && is_p0(kind)) atom(taken);
   if (synchronizes) synchronize();
   if (!on_ || !is_p0(kind)) {
-    if (on_ && !active(next)) stop();
+    if (on_ && !active(next)) leave(next);
     return;
   }
-  const bool on_after = active(next);
   const bool direct = kind <= Kind::kCall || kind == Kind::kIsb;
   if (kind == Kind::kCall || kind == Kind::kIndirectCall) push(ip);
   if (direct) {
     // A conditional branch to the next instruction looks not taken, which is the same to a decoder.
-    if (on_after && taken && broadcast(ip)) target_ = Target{next, false};
-  } else if (on_after && pop(ip, next)) {
+    if (taken && broadcast(ip)) target_ = Target{next, false};
+  } else if (pop(ip, next)) {
     if (kind == Kind::kExceptionReturn) new_context_ = true;
-  } else if (on_after) {
+  } else {
     target_ = Target{next, kind == Kind::kExceptionReturn};
   }
-  if (on_after)
+  if (active(next))
     after_element(next, cycles, time, synchronizes);
   else
-    stop();
+    leave(next);
 }
 
-// D4.5.9.5 "Rules for tracing Exceptional occurrences": traced when the instruction before it was (TRCRSR.TA). Of an exception
-// in front of the first instruction behind a branch out of an address range nothing is written here (R_DPMBQ has
-// it traced). If a branch led to the return address and that address has not been told, one packet tells both (E 0b10).
+// D4.5.9.5 "Rules for tracing Exceptional occurrences": traced when the instruction before it was (TRCRSR.TA). If a branch led
+// to the return address and that address has not been told, one packet tells both (E 0b10).
 void TraceUnit::exception(uint16_t type, uint64_t from, uint64_t vector, uint64_t cycles,
                           std::optional<uint64_t> time) {
   if (!on_) return synchronize();
+  leaving_ = false;
   const bool both = target_ && !target_->with_context && !new_context_ && target_->address == from;
   if (both)
     target_.reset();

@@ -29,8 +29,11 @@ class TraceUnit {
   TraceUnit(const Registers& registers, Output output, OnElements on_elements, OnSync on_sync);
 
   bool enabled() const { return enabled_; }
-  bool tracing() const { return on_; }  // ViewInst active and not prohibited for the current instruction
-  void enable();                        // TRCPRGCTLR.EN
+  bool tracing() const {
+    return on_ && !leaving_;
+  }                                  // ViewInst active and not prohibited for the current instruction
+  bool open() const { return on_; }  // or it is not, but the one before it was traced
+  void enable();                     // TRCPRGCTLR.EN
   void disable();
 
   // Before the instruction at `ip` runs. `time`: the counter, none while it is not known.
@@ -57,11 +60,13 @@ class TraceUnit {
   };
   void synchronize();
   bool active(uint64_t ip) const;
+  bool permitted(uint64_t ip) const;
   bool included(uint64_t ip) const;
   bool resource(uint64_t selector) const;
   bool in_range(unsigned pair, uint64_t ip) const;
   void start(uint64_t ip, std::optional<uint64_t> time);
   void stop();
+  void leave(uint64_t next);
   void sync(std::optional<uint64_t> time);
   void atom(bool taken);
   void write_target();
@@ -90,6 +95,8 @@ class TraceUnit {
   bool enabled_ = false, on_ = false, want_sync_ = false, lost_ = false, filters_ = false;
   bool new_context_ = false, wants_time_ = false;
   bool counted_ = false;  // there was a cycle count since the unit was enabled
+  bool leaving_ =
+      false;  // on, and the current instruction is out of the address ranges: only an exception can be traced
 };
 
 }  // namespace asof::ete
