@@ -150,10 +150,14 @@ void SegmentLog::doubt_distrusted() {
   }
 }
 
-void SegmentLog::roll_back() {
-  chunk_.steps.truncate(std::min(verified_steps_, chunk_.steps.size()));
-  marked_steps_ = std::min(marked_steps_, chunk_.steps.size());
-  for (Event& e : chunk_.events) e.step = std::min(e.step, static_cast<uint32_t>(chunk_.steps.size()));
+void SegmentLog::roll_back() { take_back(verified_steps_); }
+
+void SegmentLog::take_back(size_t entries) {
+  chunk_.steps.truncate(std::min(entries, chunk_.steps.size()));
+  const size_t left = chunk_.steps.size();
+  marked_steps_ = std::min(marked_steps_, left);
+  for (auto e = chunk_.events.rbegin(); e != chunk_.events.rend() && e->step > left; ++e)
+    e->step = static_cast<uint32_t>(left);
 }
 
 void SegmentLog::flush(bool last) {

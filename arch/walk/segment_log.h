@@ -42,6 +42,8 @@ class SegmentLog {
   bool distrusts_any() const { return !distrusted_.empty(); }
   // Takes back the steps that no packet has confirmed.
   void roll_back();
+  // Leaves the first `entries` of the steps. Events of those behind them happened, with nothing known to run in between.
+  void take_back(size_t entries);
   // Gives away what can no longer change: steps that no packet has confirmed may still be taken back, and a
   // gap right in front of them may grow; and those since the trace named an address may become doubtful.
   void flush(bool last);

@@ -36,7 +36,7 @@ Flow::Stop Flow::stopped_somewhere(State& s, Variant& v, Trial* trial) {
         s.unsure = true;
       }
     } else if (marked_steps_ > verified_steps_) {
-      chunk_.steps.truncate(marked_steps_);
+      take_back(marked_steps_);
       last = nullptr;
     } else if (cut_at_restart(s, v)) {
       last = nullptr;
@@ -100,7 +100,7 @@ bool Flow::cut_at_restart(State& s, const Variant& v) {
     const uint32_t n = instructions_before(*step.block, step.count, restart);
     if (n == UINT32_MAX) continue;
     step.count = n;
-    chunk_.steps.truncate(n == 0 ? i : i + 1);
+    take_back(n == 0 ? i : i + 1);
     return true;
   }
   const uint32_t n = instructions_before(v.block, v.block.count, restart);

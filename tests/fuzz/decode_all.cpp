@@ -58,9 +58,9 @@ class SegmentFlow final : public ChunkConsumer {
     Found& found = segments_[{chunk.stream, chunk.segment}];
     if (found.gap) return;
     found.gap = !chunk.gaps.empty();
-    const uint32_t last = found.gap ? chunk.gaps.front().step : static_cast<uint32_t>(chunk.steps.size());
-    auto step = chunk.steps.begin();
-    for (uint32_t n = 0; n < last; ++n, ++step) {
+    // Entries are counted, of which some have several blocks.
+    const size_t last = found.gap ? chunk.gaps.front().step : chunk.steps.size();
+    for (auto step = chunk.steps.begin(); step != chunk.steps.end() && step.position() < last; ++step) {
       Addr ip = step->block->ip;
       for (uint32_t i = 0; i < step->count; ++i) {
         found.ips.push_back(ip);
