@@ -8,6 +8,7 @@
 
 #include "decoder/blocks/block_records.h"
 #include "decoder/blocks/block_writer.h"
+#include "decoder/io/in_order.h"
 
 namespace asof::blocks {
 namespace {
@@ -28,46 +29,78 @@ bool before(const PartCoverage& a, const PartCoverage& b) {
 
 }  // namespace
 
-// The part at `at`, up to where the next one begins.
-Result<uint64_t> PartMerger::read_part(const std::string& path, std::span<const uint8_t> bytes, uint64_t at) {
-  const auto head = part_at(bytes, at);
-  if (!head) return refused(path, at, "no part of a block stream begins here");
-  if (!head->usable())
-    return refused(path, at,
-                   fmt::format("a part of version {}, this asof reads {}", head->version, kVersion));
-  if (head->identity != identity_)
-    return refused(path, at, "a part of another recording, or of another plan of it");
-  Part part;
-  part.file = path;
-  part.offset = at;
-  uint64_t flow = 0;
-  bool has_coverage = false, ended = false;
-  uint64_t end = at + head->size;
-  while (!ended) {
-    const auto record = head_at(bytes, end);
-    if (!record) return refused(path, end, "the part has no end here: it was cut, or is damaged");
-    const auto body = unpack(record->packed, record->raw);
-    if (!body) return refused(path, end, "a record of the part is damaged");
-    if (record->type == RecordType::kFlow) ++flow;
+// The parts of one file, on a thread of its own.
+class PartMerger::Reader {
+ public:
+  Reader(uint64_t identity, const std::string& path) : identity_(identity), path_(path) {}
+
+  Result<PartsOfFile> read() {
+    auto file = MappedFile::open(path_);
+    if (!file) return std::unexpected(file.error());
+    bytes_ = (*file)->bytes();
+    if (bytes_.empty()) return refused(path_, 0, "an empty file");
+    for (uint64_t at = 0; at < bytes_.size();) {
+      const auto next = read_part(at);
+      if (!next) return std::unexpected(next.error());
+      at = *next;
+    }
+    return PartsOfFile{*file, std::move(parts_)};
+  }
+
+ private:
+  // What the records of a part say of all of it.
+  struct Seen {
+    uint64_t flow = 0, end = 0;
+    bool coverage = false, ended = false;
+  };
+
+  // The part at `at`, up to where the next one begins.
+  Result<uint64_t> read_part(uint64_t at) {
+    const auto head = part_at(bytes_, at);
+    if (!head) return refused(path_, at, "no part of a block stream begins here");
+    if (!head->usable())
+      return refused(path_, at,
+                     fmt::format("a part of version {}, this asof reads {}", head->version, kVersion));
+    if (head->identity != identity_)
+      return refused(path_, at, "a part of another recording, or of another plan of it");
+    Part part{.coverage = {}, .file = path_, .offset = at, .bytes = {}};
+    Seen seen{.end = at + head->size};
+    while (!seen.ended) {
+      if (auto ok = read_record(seen, part); !ok) return std::unexpected(ok.error());
+    }
+    part.bytes = bytes_.subspan(at, seen.end - at);
+    if (seen.coverage)
+      parts_.push_back(std::move(part));
+    else if (seen.flow != 0)  // what an earlier merge put in front has none
+      return refused(path_, at, "a block stream that was not decoded with --shard");
+    return seen.end;
+  }
+
+  Result<void> read_record(Seen& seen, Part& part) {
+    const auto record = head_at(bytes_, seen.end);
+    if (!record) return refused(path_, seen.end, "the part has no end here: it was cut, or is damaged");
+    const auto body = unpacker_.unpack(record->packed, record->raw);
+    if (!body) return refused(path_, seen.end, "a record of the part is damaged");
+    if (record->type == RecordType::kFlow) ++seen.flow;
     if (record->type == RecordType::kCoverage) {
-      has_coverage = take_coverage(*body, part.coverage);
-      if (!has_coverage) return refused(path, end, "what the part has is damaged");
+      seen.coverage = take_coverage(*body, part.coverage);
+      if (!seen.coverage) return refused(path_, seen.end, "what the part has is damaged");
     }
     if (record->type == RecordType::kEnd) {
-      ended = true;
-      if (Source(*body).varint() != flow) return refused(path, end, "records of the part are missing");
+      seen.ended = true;
+      if (Source(*body).varint() != seen.flow)
+        return refused(path_, seen.end, "records of the part are missing");
     }
-    end = record->end;
+    seen.end = record->end;
+    return {};
   }
-  part.bytes = bytes.subspan(at, end - at);
-  if (!has_coverage) {
-    // What an earlier merge put in front; a block stream that is no part has flow.
-    if (flow != 0) return refused(path, at, "a block stream that was not decoded with --shard");
-    return end;
-  }
-  if (auto ok = keep(std::move(part)); !ok) return std::unexpected(ok.error());
-  return end;
-}
+
+  const uint64_t identity_;
+  const std::string& path_;
+  std::span<const uint8_t> bytes_;
+  Unpacker unpacker_;
+  std::vector<Part> parts_;
+};
 
 Result<void> PartMerger::keep(Part part) {
   const auto at = std::ranges::lower_bound(parts_, part.coverage, before, &Part::coverage);
@@ -88,23 +121,29 @@ Result<void> PartMerger::keep(Part part) {
   return {};
 }
 
-Result<void> PartMerger::add(const std::string& path) {
-  auto file = MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
-  const auto bytes = (*file)->bytes();
-  if (bytes.empty()) return refused(path, 0, "an empty file");
-  const std::vector<Part> before = parts_;
+std::vector<Result<void>> PartMerger::add(std::span<const std::string> paths) {
+  std::vector<Result<void>> out;
+  in_order(
+      paths.size(), [&](size_t i) { return Reader(identity_, paths[i]).read(); },
+      [&](Result<PartsOfFile> read) {
+        out.push_back(read ? take(std::move(*read)) : std::unexpected(read.error()));
+      });
+  return out;
+}
+
+Result<void> PartMerger::take(PartsOfFile read) {
   const size_t repeated = repeated_;
-  for (uint64_t at = 0; at < bytes.size();) {
-    const auto next = read_part(path, bytes, at);
-    if (!next) {  // nothing of the file counts
-      parts_ = before;
-      repeated_ = repeated;
-      return std::unexpected(next.error());
-    }
-    at = *next;
+  files_.push_back(std::move(read.file));
+  for (Part& part : read.parts) {
+    part.added = files_.size();
+    const auto kept = keep(std::move(part));
+    if (kept) continue;
+    // Nothing of the file counts.
+    std::erase_if(parts_, [&](const Part& p) { return p.added == files_.size(); });
+    repeated_ = repeated;
+    files_.pop_back();
+    return kept;
   }
-  files_.push_back(*file);
   return {};
 }
 

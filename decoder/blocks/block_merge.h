@@ -20,9 +20,10 @@ class PartMerger {
   // Of the recording with this identity.
   explicit PartMerger(uint64_t identity) : identity_(identity) {}
 
-  // All parts in the file, every record of which is checked. Fails (E-FILE-154) on what is of another recording, was
-  // decoded with other options than the parts before, has not been written to its end, or is damaged.
-  Result<void> add(const std::string& path);
+  // All parts in the files, every record of which is checked, of several files at once. A file is refused as a whole
+  // (E-FILE-154) where something in it is of another recording, was decoded with other options than the parts before, has
+  // not been written to its end, or is damaged. One result for each path; parts are taken in the order of the paths.
+  std::vector<Result<void>> add(std::span<const std::string> paths);
 
   size_t parts() const { return parts_.size(); }
   size_t repeated() const { return repeated_; }  // that were there already
@@ -37,8 +38,14 @@ class PartMerger {
     std::string file;
     uint64_t offset = 0;
     std::span<const uint8_t> bytes;
+    size_t added = 0;  // by which file, counted
   };
-  Result<uint64_t> read_part(const std::string& path, std::span<const uint8_t> bytes, uint64_t at);
+  struct PartsOfFile {
+    std::shared_ptr<const MappedFile> file;
+    std::vector<Part> parts;
+  };
+  class Reader;
+  Result<void> take(PartsOfFile read);
   Result<void> keep(Part part);
 
   uint64_t identity_;

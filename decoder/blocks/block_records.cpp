@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "decoder/io/zstd.h"
-
 namespace asof::blocks {
 namespace {
 
@@ -46,13 +44,32 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
   return h;
 }
 
+namespace {
+
+// Writers give the size in both places: a number that is damaged asks for no memory.
+bool gives_size(std::span<const uint8_t> packed, uint32_t raw) {
+  return ZSTD_getFrameContentSize(packed.data(), packed.size()) == raw;
+}
+
+bool unpack_to(ZSTD_DCtx* context, std::span<const uint8_t> packed, std::span<uint8_t> out) {
+  const size_t n = ZSTD_decompressDCtx(context, out.data(), out.size(), packed.data(), packed.size());
+  return !zstd::failed(n) && n == out.size();
+}
+
+}  // namespace
+
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
-  const zstd::Unpacker context = zstd::unpacker();
-  // Writers give the size in both places: a number that is damaged asks for no memory.
-  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != raw) return std::nullopt;
+  if (!gives_size(packed, raw)) return std::nullopt;
   std::vector<uint8_t> out(raw);
-  const size_t n = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), packed.data(), packed.size());
-  if (zstd::failed(n) || n != raw) return std::nullopt;
+  if (!unpack_to(zstd::unpacker().get(), packed, out)) return std::nullopt;
+  return out;
+}
+
+std::optional<std::span<const uint8_t>> Unpacker::unpack(std::span<const uint8_t> packed, uint32_t raw) {
+  if (!gives_size(packed, raw)) return std::nullopt;
+  if (memory_.size() < raw) memory_.resize(raw);
+  const auto out = std::span(memory_).first(raw);
+  if (!unpack_to(context_.get(), packed, out)) return std::nullopt;
   return out;
 }
 

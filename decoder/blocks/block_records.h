@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decoder/blocks/block_format.h"
+#include "decoder/io/zstd.h"
 
 namespace asof::blocks {
 
@@ -31,5 +32,16 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at);
 
 // Empty: the bytes are damaged. Their checksum is zstd's.
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw);
+
+// Many records, one after the other, in memory that is used again.
+class Unpacker {
+ public:
+  // Until the next call.
+  std::optional<std::span<const uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw);
+
+ private:
+  zstd::Unpacker context_ = zstd::unpacker();
+  std::vector<uint8_t> memory_;
+};
 
 }  // namespace asof::blocks

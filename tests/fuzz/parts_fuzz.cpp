@@ -15,10 +15,12 @@ FUZZ_TARGET(parts) {
   const auto head = asof::blocks::part_at(files.begin()->second, 0);
   if (!first || !head) return;
   asof::blocks::PartMerger merger(head->identity);
-  for (const auto& [name, part] : files) {
-    const auto added = merger.add(folder + "/" + name);
-    if (!added) FUZZ_CHECK(!added.error().reason.empty() && added.error().where.ends_with(name));
-  }
+  std::vector<std::string> paths;
+  for (const auto& [name, part] : files) paths.push_back(folder + "/" + name);
+  const auto added = merger.add(paths);
+  FUZZ_CHECK(added.size() == paths.size());
+  for (size_t i = 0; i < added.size(); ++i)
+    FUZZ_CHECK(added[i] || (!added[i].error().reason.empty() && added[i].error().where == paths[i]));
   merger.missing();
   std::vector<uint8_t> merged;
   merger.write(*first, [&](asof::fuzz::Bytes b) { merged.insert(merged.end(), b.begin(), b.end()); });

@@ -140,8 +140,8 @@ ExitCode run_merge(const MergeOptions& o) {
   if (!capture) return cannot(capture.error());
   blocks::PartMerger merger(capture->core->identity());
   bool good = true;
-  for (const std::string& path : part_files(o.parts)) {
-    if (const auto added = merger.add(path); !added) {
+  for (const auto& added : merger.add(part_files(o.parts))) {
+    if (!added) {
       diagnostics.error(added.error());
       good = false;
     }

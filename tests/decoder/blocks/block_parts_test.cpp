@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -88,11 +89,49 @@ TEST(BlockParts, OfARefusedFileAreForgotten) {
   file.insert(file.end(), 100, 0xff);
   write_bytes(bad, file);
   blocks::PartMerger merger(7);
-  ASSERT_FALSE(merger.add(bad).has_value());
+  ASSERT_FALSE(merger.add(std::array{bad})[0].has_value());
   EXPECT_EQ(merger.parts(), 0U);
-  ASSERT_TRUE(merger.add(good).has_value());
+  ASSERT_TRUE(merger.add(std::array{good})[0].has_value());
   EXPECT_EQ(merger.parts(), 1U);
   EXPECT_EQ(merger.repeated(), 0U);
+}
+
+// Two parts of one shard that differ, the second in a file with another one: that file is refused, whole, the rest is not.
+TEST(BlockParts, AreTakenInTheOrderOfTheirFiles) {
+  const Capture demo = open_demo();
+  const auto part = [&](uint32_t index, bool lost) {
+    Bytes out;
+    blocks::BlockWriter::Memory memory;
+    blocks::BlockWriter writer(
+        demo, [&](std::span<const uint8_t> b) { out.insert(out.end(), b.begin(), b.end()); }, 7,
+        {.shard = {index, 9}, .options = 0, .ranges = {{0, index * 10U, index * 10U + 10U}}}, false, memory);
+    Chunk chunk;
+    chunk.last = true;
+    if (lost) chunk.gaps.push_back({.begin = index * 10U, .end = index * 10U + 5U, .code = Code::kBadPacket});
+    writer.add(chunk);
+    writer.finish();
+    return out;
+  };
+  const TempDir dir;
+  std::vector<std::string> paths;
+  const auto file = [&](const Bytes& bytes) {
+    paths.push_back(dir / std::to_string(paths.size()));
+    write_bytes(paths.back(), bytes);
+  };
+  for (uint32_t i = 2; i < 8; ++i) file(part(i, false));
+  const Bytes one = part(1, false), other = part(1, true);
+  file(one);
+  file(one);
+  file(other);
+  Bytes both = part(8, false);
+  both.insert(both.end(), other.begin(), other.end());
+  file(both);
+  blocks::PartMerger merger(7);
+  const auto added = merger.add(paths);
+  ASSERT_EQ(added.size(), paths.size());
+  for (size_t i = 0; i < added.size(); ++i) EXPECT_EQ(added[i].has_value(), i < 8) << i;
+  EXPECT_EQ(merger.parts(), 7U);
+  EXPECT_EQ(merger.repeated(), 1U);
 }
 
 // Headers alone are small, but each one costs a map.
