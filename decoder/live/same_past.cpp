@@ -23,18 +23,42 @@ bool unknown(std::span<const Version> versions) {
   return std::ranges::all_of(versions, [](const Version& v) { return v.bytes == nullptr; });
 }
 
+// A part of a cell: its versions up to `until`, those that follow each other with the same bytes there as one. Where a poke
+// of one byte is followed by one of five at its place, the cell of one byte became one of five, and the first poke left four
+// of them as they were.
+class Part {
+ public:
+  Part(const Cell& cell, AddrRange shared, Time until)
+      : skip_(shared.begin - cell.range.begin), size_(shared.size()) {
+    for (const Version& v : up_to(cell, until)) {
+      const Time end = std::min(v.until, until);
+      if (!all_.empty() && all_.back().until != kTimeMax && all_.back().until + 1 == v.from &&
+          all_.back().unsure == v.unsure && same_bytes(all_.back(), skip_, v, skip_, size_))
+        all_.back().until = end;
+      else
+        all_.push_back(v), all_.back().until = end;
+    }
+  }
+  bool operator==(const Part& other) const {
+    return std::ranges::equal(all_, other.all_, [&](const Version& a, const Version& b) {
+      return a.from == b.from && a.until == b.until && a.unsure == b.unsure &&
+             same_bytes(a, skip_, b, other.skip_, size_);
+    });
+  }
+
+ private:
+  uint64_t skip_, size_;
+  std::vector<Version> all_;
+};
+
 // In the part that two cells share.
 bool same_versions(const Cell& a, const Cell& b, AddrRange shared, Time until) {
   const auto x = up_to(a, until), y = up_to(b, until);
   if (unknown(x)) return unknown(y) || !is_kernel_address(shared.begin);
-  if (x.size() != y.size()) return false;
-  const uint64_t skip_x = shared.begin - a.range.begin, skip_y = shared.begin - b.range.begin;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i].from != y[i].from || std::min(x[i].until, until) != std::min(y[i].until, until) ||
-        x[i].unsure != y[i].unsure || !same_bytes(x[i], skip_x, y[i], skip_y, shared.size()))
-      return false;
-  }
-  return true;
+  if (x.size() == 1 && y.size() == 1 && x[0].from == y[0].from && x[0].unsure == y[0].unsure &&
+      x[0].until >= until && y[0].until >= until)
+    return same_bytes(x[0], shared.begin - a.range.begin, y[0], shared.begin - b.range.begin, shared.size());
+  return Part(a, shared, until) == Part(b, shared, until);
 }
 
 std::optional<AddrRange> cell_difference(std::span<const Cell> before, std::span<const Cell> now,
