@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kDefaultSeed = 36;
 constexpr uint64_t kUs = 1000;  // ns
-constexpr uint64_t kLength = 80 * kUs;
 constexpr unsigned kCpus = 2;
 constexpr size_t kEtm = 0, kSideband = 1;  // attrs
 
@@ -80,18 +79,20 @@ std::vector<Record> records(const EtmDemo& demo, PerfDataWriter& w) {
   }
   const uint64_t start = demo.machine->config().start;
   for (unsigned cpu = 0; cpu < kCpus; ++cpu) {
-    const std::vector<uint8_t> frames = arm64_frames(cpu, demo.cpus[cpu]->unit().writer().bytes());
-    w.auxtrace({.offset = 0, .reference = 1, .idx = cpu, .cpu = static_cast<int32_t>(cpu)}, frames);
-    const uint64_t size = frames.size();
+    constexpr uint64_t kRaw = 0x100;  // PERF_AUX_FLAG_CORESIGHT_FORMAT_RAW
+    const std::vector<uint8_t>& raw = demo.cpus[cpu]->unit().writer().bytes();
+    const std::vector<uint8_t> trace = demo.frames ? arm64_frames(cpu, raw) : raw;
+    w.auxtrace({.offset = 0, .reference = 1, .idx = cpu, .cpu = static_cast<int32_t>(cpu)}, trace);
+    const uint64_t size = trace.size(), flags = demo.frames ? 0 : kRaw;
     out.push_back({start, cpu, [](PerfDataWriter& to, const Trailer& t) {
                      Trailer etm = t;
                      etm.attr = kEtm;
                      to.itrace_start(1, 1, etm);
                    }});
-    out.push_back({demo.cpus[cpu]->now() + kUs, cpu, [size](PerfDataWriter& to, const Trailer& t) {
+    out.push_back({demo.cpus[cpu]->now() + kUs, cpu, [size, flags](PerfDataWriter& to, const Trailer& t) {
                      Trailer etm = t;
                      etm.attr = kEtm;
-                     to.aux(0, size, 0, etm);
+                     to.aux(0, size, flags, etm);
                    }});
   }
   std::ranges::stable_sort(out, {}, &Record::time);
@@ -117,12 +118,15 @@ DirectoryParts kcore_of(const EtmProgram& program) {
 EtmDemo make_etm_demo(const EtmDemoOptions& options) {
   const uint64_t seed = options.seed == 0 ? kDefaultSeed : options.seed;
   EtmDemo demo;
+  demo.frames = options.frames;
   demo.program = std::make_unique<EtmProgram>(seed);
   EtmMachineConfig c;
   c.seed = seed;
   c.start = 6'000'000'000;
   c.min_cost = 3, c.max_cost = 11;
   c.unit = options.unit;
+  c.keep_executed = options.truth;
+  const uint64_t end = c.start + options.microseconds * kUs;
   c.vector = demo.program->vector();
   demo.machine = std::make_unique<EtmMachine>(c);
   demo.program->install(*demo.machine);
@@ -133,10 +137,10 @@ EtmDemo make_etm_demo(const EtmDemoOptions& options) {
   for (unsigned i = 0; i < kCpus; ++i) {
     demo.cpus.push_back(std::make_unique<EtmCpu>(*demo.machine, static_cast<int>(i)));
     EtmCpu& cpu = *demo.cpus.back();
-    for (uint64_t t = c.start + (4 + 3 * i) * kUs; t < c.start + kLength; t += 9 * kUs) cpu.interrupt_at(t);
+    for (uint64_t t = c.start + (4 + 3 * i) * kUs; t < end; t += 9 * kUs) cpu.interrupt_at(t);
     if (i == 1) cpu.stop_at(c.start + 50 * kUs, c.start + 53 * kUs);
     cpu.start(demo.program->entry());
-    cpu.run_until(c.start + kLength);
+    cpu.run_until(end);
     cpu.finish();
   }
   return demo;

@@ -12,6 +12,7 @@
 namespace asof::test {
 
 struct EtmDemo {
+  bool frames = true;
   std::unique_ptr<EtmProgram> program;
   std::unique_ptr<EtmMachine> machine;
   std::vector<std::unique_ptr<EtmCpu>> cpus;  // after the run
@@ -20,6 +21,9 @@ struct EtmDemo {
 struct EtmDemoOptions {
   uint64_t seed = 0;  // 0: the committed one
   EtmUnitConfig unit{.return_stack = true, .timestamp_every = 3, .sync_bytes = 1024};
+  uint64_t microseconds = 80;
+  bool frames = true;  // else trace as a sink without a formatter writes it
+  bool truth = true;   // what ran is kept
 };
 
 // The result depends only on the options.

@@ -145,7 +145,7 @@ void EtmCpu::step() {
     enter(etm_exception::kInstDebug, ip_, rule->second(*this));
     return;
   }
-  executed_.push_back({ip_, word, now_, false, async_, restart_});
+  if (machine_.config_.keep_executed) executed_.push_back({ip_, word, now_, false, async_, restart_});
   async_ = restart_ = false;
   if (!unit_.on()) shown_ = executed_.size();
   execute(insn, ip_ + 4);

@@ -57,6 +57,7 @@ struct EtmMachineConfig {
   uint64_t seed = 1;
   uint64_t start = 1'000'000'000;       // ns
   uint32_t min_cost = 1, max_cost = 9;  // ns per instruction
+  bool keep_executed = true;            // else EtmCpu::executed() is empty
   EtmUnitConfig unit{};
   Addr vector = 0;  // of interrupts and SVC; code that ends in ERET
   // Code to which CPUs go for stop_machine: it calls the callback and ends in ERET; and the callback's ISB,
