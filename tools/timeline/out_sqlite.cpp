@@ -147,7 +147,9 @@ Result<std::unique_ptr<SqliteSink>> SqliteSink::open(const std::string& path, bo
     }
     if (const auto made = impl->make_file(); !made) return std::unexpected(made.error());
   }
-  impl->check(sqlite3_open((impl->unfinished.empty() ? path : impl->unfinished).c_str(), &impl->db));
+  // One thread at a time uses it.
+  impl->check(sqlite3_open_v2((impl->unfinished.empty() ? path : impl->unfinished).c_str(), &impl->db,
+                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr));
   // The file is made completely or not at all: no journal. The mark is written at once, so that what an
   // interrupted run leaves can be replaced.
   impl->run("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");
