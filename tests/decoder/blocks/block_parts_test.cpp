@@ -107,7 +107,12 @@ TEST(BlockParts, AreTakenInTheOrderOfTheirFiles) {
         {.shard = {index, 9}, .options = 0, .ranges = {{0, index * 10U, index * 10U + 10U}}}, false, memory);
     Chunk chunk;
     chunk.last = true;
-    if (lost) chunk.gaps.push_back({.begin = index * 10U, .end = index * 10U + 5U, .code = Code::kBadPacket});
+    if (lost) {
+      Gap& gap = chunk.gaps.emplace_back();
+      gap.begin = index * 10U;
+      gap.end = gap.begin + 5;
+      gap.code = Code::kBadPacket;
+    }
     writer.add(chunk);
     writer.finish();
     return out;

@@ -25,6 +25,10 @@ run) perf record -o "$folder/perf.data" "$@" -- sh /machine/workload.sh run ;;
 program) # the workload's program itself, without a shell around it
   perf record -o "$folder/perf.data" "$@" -- /machine/work "$workload" "$seed" ;;
 pipe) perf record -o - "$@" -- sh /machine/workload.sh run >"$folder/perf.data" ;;
+pipe-kcore) # kernel text as it is before, which a pipe does not have
+  perf record --kcore -o /tmp/before -e dummy true && mkdir "$folder/perf.data" &&
+    mv /tmp/before/kcore_dir "$folder/perf.data/" &&
+    perf record -o - "$@" -- sh /machine/workload.sh run >"$folder/perf.data/data" ;;
 snapshot) # a snapshot in the midst of the work, and one at its end
   snapshots=1 perf record -o "$folder/perf.data" "$@" -- sh /machine/workload.sh run ;;
 switch) # another file at each signal
