@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "arch/arm64/patch_rules.h"
 #include "arch/x86/patch_rules.h"
@@ -69,11 +70,20 @@ void describe(Capture& capture, const PerfData& data) {
   capture.x86 = perf_config(data);
   capture.record_counts = data.record_counts();
   const auto pmu = info ? aux_pmu_type(*info) : std::nullopt;
-  for (const PerfAttr& attr : data.attrs()) {
+  uint64_t excluded = 0;
+  for (bool first = true; const PerfAttr& attr : data.attrs()) {
     if (attr.type != pmu) continue;
-    capture.exclude_kernel = (attr.flags & kExcludeKernel) != 0;
-    capture.exclude_user = (attr.flags & kExcludeUser) != 0;
+    excluded = std::exchange(first, false) ? attr.flags : excluded & attr.flags;
   }
+  capture.exclude_kernel = (excluded & kExcludeKernel) != 0;
+  capture.exclude_user = (excluded & kExcludeUser) != 0;
+}
+
+// Where no user code is in the trace, files of processes are neither read nor missed.
+void leave_out_mappings(SideBand& side) {
+  std::erase_if(side.tasks, [](const TaskFact& fact) {
+    return fact.kind == TaskFact::Kind::kMap || fact.kind == TaskFact::Kind::kUnmap;
+  });
 }
 
 bool any_attr_has(const PerfData& data, uint64_t flag) {
@@ -247,6 +257,7 @@ Result<Capture> open_perf(const std::string& path, const CaptureOptions& options
 
   const std::string folder = capture_folder(data);
   SideBand side = read_side_band(data, notices);
+  if (capture.exclude_user) leave_out_mappings(side);
   // Which records came before an instruction is not known, as if any of them were missing.
   if (other_time) side.lost.push_back({.source = kAnyRing});
   const WatchedTexts watched = find_watched(capture, options, folder, notices);

@@ -71,11 +71,14 @@ class Recording {
   static constexpr uint64_t kTextSize = 0x2000;
   static constexpr Addr kModules = 0xffffffffc0000000;
 
-  Recording() {
-    writer.add_attr({.type = 8,
-                     .config = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch,
-                     .ids = {1, 2},
-                     .name = "intel_pt//"});
+  // `excluded`: of perf_event_attr of the trace, attr_flag::kExcludeUser for instance.
+  explicit Recording(uint64_t excluded = 0) {
+    AttrSpec trace{.type = 8,
+                   .config = pt_config_bit::kPt | pt_config_bit::kTsc | pt_config_bit::kBranch,
+                   .ids = {1, 2},
+                   .name = "intel_pt//"};
+    trace.flags |= excluded;
+    writer.add_attr(trace);
     writer.add_attr({.flags = attr_flag::kSampleIdAll | attr_flag::kKsymbol | attr_flag::kBpfEvent |
                               attr_flag::kTextPoke | attr_flag::kMmap2 | attr_flag::kComm,
                      .ids = {3, 4},

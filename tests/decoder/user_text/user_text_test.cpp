@@ -74,6 +74,24 @@ TEST_F(User, ForcedFileIsUsedAndReported) {
   EXPECT_TRUE(is_unsure(kCode, 100));
 }
 
+// Of a trace of the kernel alone, files of processes are not looked for; who ran is known.
+TEST(KernelAlone, NeedsNoFilesOfProcesses) {
+  for (const bool user : {true, false}) {
+    Recording r(user ? 0 : attr_flag::kExcludeUser);
+    r.writer.comm(7, 7, "worker", false, Recording::at(5));
+    r.writer.mmap2({.pid = 7, .tid = 7, .addr = kCode, .len = 0x1000, .filename = "/no/such/file", .prot = 5},
+                   Recording::at(6));
+    r.writer.itrace_start(7, 7, Recording::at(10));
+    const auto capture = r.open();
+    ASSERT_TRUE(capture.has_value()) << capture.error().reason;
+    EXPECT_EQ(capture->exclude_user, !user);
+    EXPECT_EQ(find_notice(*capture, Code::kFileNotFound) != nullptr, user);
+    const ContextChange* context = capture->streams[0].context_at(100);
+    ASSERT_NE(context, nullptr);
+    EXPECT_EQ(context->pid, 7);
+  }
+}
+
 // Without build-ids in the records, perf notes one for each path when it ends.
 class Inodes : public User {
  protected:
