@@ -18,6 +18,29 @@
 
 namespace asof::x86 {
 
+// Damage in front of a PSB may look like the beginning of a packet that reaches into it. So near the segment's end it is
+// looked once whether its packets end there.
+void Flow::start_fast(size_t size) {
+  constexpr size_t kNear = 64;
+  const size_t body = static_cast<size_t>(tail_ - begin_);
+  fast_end_ = body == size ? end_ : begin_ + (body - std::min(body, kNear));
+  tail_checked_ = false;
+}
+
+// From `p`, where a packet begins, which is near the segment's end.
+bool Flow::ends_cleanly(const uint8_t* p) {
+  if (std::exchange(tail_checked_, true)) return fast_end_ == end_;
+  uint8_t block_bytes = 0;
+  while (p < tail_) {
+    const Packet k = packets_.next(p, block_bytes);
+    if (k.type == Pk::kBad || k.type == Pk::kEnd) return false;
+    block_bytes = next_block_bytes(k, block_bytes);
+    p += k.size;
+  }
+  fast_end_ = end_;
+  return true;
+}
+
 // The run at s.ip when the fast walk may go on from there, else kNone.
 RunId Flow::fast_start(const State& s) {
   if (runs_ == nullptr || s.node == nullptr || s.node->state != TextState::kStable || !s.enabled || s.lost ||
@@ -26,7 +49,8 @@ RunId Flow::fast_start(const State& s) {
       (s.unsure && unsure_ != walk::Unsure::kAlways) ||
       ((s.space_unsure || distrusts_any()) && s.node->space != kKernelSpace) ||
       verified_steps_ != chunk_.steps.size() ||
-      (s.node->space != kKernelSpace && s.node->space != s.user_space)) {
+      (s.node->space != kKernelSpace && s.node->space != s.user_space) ||
+      (s.p >= fast_end_ && !ends_cleanly(s.p))) {
     return RunId::kNone;
   }
   RunId& run = s.node->runs[runs_->map().unsure() ? 1 : 0];
@@ -51,7 +75,7 @@ bool Flow::fast_stretch(State& s, FastWalk& w) {
     w.tidy_stack();
     if (!w.walk_bits<false>()) return false;
   }
-  if (s.clock_moved || w.full() || !w.path_fits(end_)) return true;
+  if (s.clock_moved || w.full() || !w.path_fits(fast_end_)) return true;
   if (runs_->map().returns_are_compressed())
     return w.hashes == nullptr ? over_paths<false, true>(s, w) : over_paths<true, true>(s, w);
   return w.hashes == nullptr ? over_paths<false, false>(s, w) : over_paths<true, false>(s, w);
@@ -165,11 +189,11 @@ void Flow::fast_walk(State& s, RunId start) {
       if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet
-      if (w.p >= end_) goto leave;
+      if (w.p >= fast_end_) goto leave;
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) {
         w.take_time(s, w.p + 1);
-        if (w.path_fits(end_)) break;
+        if (w.path_fits(fast_end_)) break;
         w.p = w.tnt.add(w.p);
         w.joined = w.p;
         break;
@@ -197,7 +221,7 @@ void Flow::fast_walk(State& s, RunId start) {
         goto leave;
       }
       w.p += k.size;
-      if (w.path_fits(end_)) prefetch_path(w);  // while the clock is worked out
+      if (w.path_fits(fast_end_)) prefetch_path(w);  // while the clock is worked out
       fast_time(s, w, k);
     }
   }

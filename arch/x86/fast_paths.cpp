@@ -89,7 +89,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   PathWalk t(w);
   const Edge* lowest = t.newest - kSpan;
   const StepCode* const full = w.begun + kFastCodes;
-  const uint8_t* const end = end_ - PathPackets::kThree;
+  const uint8_t* const end = fast_end_ - PathPackets::kThree;
   CachedPath* const paths = paths_.paths();
   const auto read = [paths](const uint8_t* p, uint64_t last_ip) {
     const auto [packets, size] = PathPackets::read(p, last_ip);

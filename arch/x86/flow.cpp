@@ -35,8 +35,9 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     const auto bytes = stream_->bytes(segment.begin, segment.tail_end, scratch_);
     begin_ = bytes.data();
     end_ = begin_ + bytes.size();
-    packets_.start(bytes);
     tail_ = begin_ + (segment.end - segment.begin);
+    packets_.start(bytes, segment.end - segment.begin);
+    start_fast(bytes.size());
 
     chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
     State s;

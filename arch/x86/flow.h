@@ -67,6 +67,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
+  void start_fast(size_t size);
+  bool ends_cleanly(const uint8_t* p);
   RunId fast_start(const State& s);
   void fast_walk(State& s, RunId run);
   struct FastWalk;
@@ -182,10 +184,12 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   std::vector<uint8_t> scratch_;
 
   // Of the segment being decoded.
-  const uint8_t* begin_ = nullptr;  // of its bytes
-  const uint8_t* end_ = nullptr;    // with the next sync group
-  const uint8_t* tail_ = nullptr;   // the next PSB, or end_
-  bool overwritten_ = false;        // somewhere in it trace of an earlier time begins
+  const uint8_t* begin_ = nullptr;     // of its bytes
+  const uint8_t* end_ = nullptr;       // with the next sync group
+  const uint8_t* tail_ = nullptr;      // the next PSB, or end_
+  const uint8_t* fast_end_ = nullptr;  // up to here packets are read without a look at where they end
+  bool tail_checked_ = false;          // ends_cleanly() was asked
+  bool overwritten_ = false;           // somewhere in it trace of an earlier time begins
   // ceiling(): the timing packet found by the last scan serves every position up to it.
   const uint8_t* ceiling_from_ = nullptr;
   const uint8_t* ceiling_to_ = nullptr;

@@ -72,8 +72,10 @@ struct Flow::LostWalk {
     if (k.type != Pk::kTsc && k.type != Pk::kTma && k.type != Pk::kMtc &&
         (k.type != Pk::kCyc || flow.errata_.skd007))
       return false;
-    if (s.clock.update(k)) s.now = s.clock.now();
-    s.clock_moved = true;
+    if (s.clock.update(k)) {  // as in PacketFetcher::timing()
+      s.now = s.clock.now();
+      s.clock_moved = true;
+    }
     s.p += k.size;
     known_at = kTimeMax;
     return true;
@@ -91,10 +93,10 @@ struct Flow::LostWalk {
 void Flow::lost_walk(State& s) {
   if (runs_ == nullptr || s.tnt_count != 0 || s.pending.kind != Pending::Kind::kNone ||
       s.pending.event_count != 0 || s.pending.mode != 0 || !s.enabled || s.block_bytes != 0 ||
-      gap_->code != Code::kNoBytes)
+      gap_->code != Code::kNoBytes || (s.p >= fast_end_ && !ends_cleanly(s.p)))
     return;
   LostWalk walk{*this, s};
-  while (s.p < end_) {
+  while (s.p < fast_end_) {
     if (is_short_tnt(*s.p)) {
       if (!walk.next(1)) break;
       s.p = skip_short_tnt(s.p, end_);  // at the same time

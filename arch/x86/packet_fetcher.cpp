@@ -57,7 +57,10 @@ Packet read_packet(const Errata& errata, const uint8_t* p, const uint8_t* end, u
 }
 
 Packet PacketFetcher::next(const uint8_t* p, uint8_t block_bytes) const {
-  return read_packet(errata_, p, end_, block_bytes);
+  const Packet k = read_packet(errata_, p, end_, block_bytes);
+  if (p + k.size > tail_ && p < tail_) [[unlikely]]  // the end of it was not written
+    return Packet{};
+  return k;
 }
 
 void PacketFetcher::report_bound_events(const State& s) {

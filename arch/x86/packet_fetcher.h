@@ -22,9 +22,10 @@ class PacketFetcher {
   PacketFetcher(const Errata& errata, walk::SegmentLog& log, bool cycles)
       : errata_(errata), log_(log), cycles_wanted_(cycles) {}
 
-  // A segment begins. `bytes`: with those of the next sync group.
-  void start(std::span<const uint8_t> bytes) {
+  // A segment begins. `bytes`: with those of the next sync group, which are behind `body`.
+  void start(std::span<const uint8_t> bytes, size_t body) {
     begin_ = bytes.data();
+    tail_ = begin_ + body;
     end_ = begin_ + bytes.size();
     overwritten_ = false;
     cycles_ = {};
@@ -32,7 +33,7 @@ class PacketFetcher {
   // Somewhere in the segment trace of an earlier time begins.
   void expect_time_back() { overwritten_ = true; }
 
-  // The packet at `p`. `block_bytes`: see read_packet().
+  // The packet at `p`; what reaches into the next PSB is none. `block_bytes`: see read_packet().
   Packet next(const uint8_t* p, uint8_t block_bytes) const;
   // Reads up to the next TNT, or the next thing that binds to a location in the flow. Emit: not in a
   // hypothesis.
@@ -71,6 +72,7 @@ class PacketFetcher {
   const Errata& errata_;
   walk::SegmentLog& log_;
   const uint8_t* begin_ = nullptr;
+  const uint8_t* tail_ = nullptr;
   const uint8_t* end_ = nullptr;
   bool overwritten_ = false;
 

@@ -51,6 +51,7 @@ class SegmentFlow final : public ChunkConsumer {
  public:
   struct Found {
     std::vector<Addr> ips;
+    size_t sure = 0;  // the last that is certain or proved is one of so many
     bool gap = false;
   };
 
@@ -66,6 +67,7 @@ class SegmentFlow final : public ChunkConsumer {
         found.ips.push_back(ip);
         ip += step->block->lengths[i];
       }
+      if (step->confidence <= Confidence::kProved) found.sure = found.ips.size();
     }
   }
   const std::map<std::pair<size_t, size_t>, Found>& segments() const { return segments_; }
@@ -122,9 +124,12 @@ void check_as_reference(const Capture& capture) {
     const auto ours = here.segments().find(key);
     FUZZ_CHECK(ours != here.segments().end());
     // What the reference does not notice (bytes that are no instruction, a branch that the text does not have) is a gap.
+    // Where it waits for a packet that damage took away, it ends without a word; nothing behind that is sure.
     const std::vector<Addr>& ips = ours->second.ips;
-    FUZZ_CHECK(ours->second.gap ? ips.size() <= found.ips.size() : ips.size() == found.ips.size());
-    FUZZ_CHECK(std::ranges::equal(ips, std::span(found.ips).first(ips.size())));
+    const size_t both = std::min(ips.size(), found.ips.size());
+    FUZZ_CHECK(ours->second.gap || ips.size() >= found.ips.size());
+    FUZZ_CHECK(ours->second.sure <= found.ips.size());
+    FUZZ_CHECK(std::ranges::equal(std::span(ips).first(both), std::span(found.ips).first(both)));
   }
 }
 

@@ -310,5 +310,27 @@ TEST(Flow, UserTextBelongsToTheTaskOfTheMoment) {
   EXPECT_EQ(d.gaps[0].code, Code::kNoProcess);
 }
 
+// The last packet in front of a PSB lacks its end. Read on into the PSB it would be a TIP to 8202, a CYC of three bytes, or bits
+// that a branch takes. Found by tests/fuzz/pt_reference_fuzz.cpp.
+TEST(Flow, PacketThatReachesIntoThePsbIsNone) {
+  const std::vector<std::vector<uint8_t>> cut{{0x2d}, {0xff, 0xc3}, {0x02, 0xa3}, {0x19, 1, 2, 3}, {0x59}};
+  for (const std::vector<uint8_t>& packet : cut) {
+    FlowFixture s;
+    // 0: JE 0; JMP 0
+    s.code(A, {0x74, 0xfe, 0xeb, 0xfc}).start(A);
+    for (int i = 0; i < 40; ++i) bits(s, {1, 1, 0, 1, 1, 1});
+    s.pt.raw(packet);
+    s.pt.psb_plus({});
+    s.pt.tip_pge(A, IpForm::kSext48);
+    bits(s, {1});
+    stop_at(s, A);
+    const Decoded d = s.decode_all_ways();
+    ASSERT_EQ(d.gap_codes(), std::vector{Code::kBadPacket}) << unsigned{packet[0]};
+    EXPECT_EQ(d.gaps[0].end - d.gaps[0].begin, packet.size());
+    // 240 branches and 40 jumps; what follows the last of them is not known. One branch is behind the PSB.
+    EXPECT_EQ(d.ran.size(), 281U);
+  }
+}
+
 }  // namespace
 }  // namespace asof::x86::test
