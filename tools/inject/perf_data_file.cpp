@@ -41,27 +41,6 @@ void put_u16(std::string& out, uint16_t value) {
   out += static_cast<char>(value >> 8 & 0xff);
 }
 
-bool is_kept(const Record& record) {
-  switch (record.type) {
-    case perf::kMmap:
-    case perf::kMmap2:
-    case perf::kComm:
-    case perf::kFork:
-    case perf::kExit:
-    case perf::kLost:
-    case perf::kSwitch:
-    case perf::kSwitchCpuWide:
-    case perf::kNamespaces:
-    case perf::kKsymbol:
-    case perf::kBpfEvent:
-    case perf::kCgroup:
-    case perf::kTextPoke:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_for_autofdo(const Record& record) {
   switch (record.type) {
     case perf::kMmap:
@@ -73,6 +52,21 @@ bool is_for_autofdo(const Record& record) {
       return true;
     default:
       return false;
+  }
+}
+
+bool is_kept(const Record& record) {
+  switch (record.type) {
+    case perf::kSwitch:
+    case perf::kSwitchCpuWide:
+    case perf::kNamespaces:
+    case perf::kKsymbol:
+    case perf::kBpfEvent:
+    case perf::kCgroup:
+    case perf::kTextPoke:
+      return true;
+    default:
+      return is_for_autofdo(record);
   }
 }
 
