@@ -58,7 +58,8 @@ struct Trailer {
 // IA32_RTIT_CTL bits as in attr.config of intel_pt.
 namespace pt_config_bit {
 inline constexpr uint64_t kPt = 1, kCyc = 2, kPwrEvt = 1 << 4, kFupOnPtw = 1 << 5, kMtc = 1 << 9,
-                          kTsc = 1 << 10, kNoRetComp = 1 << 11, kPtw = 1 << 12, kBranch = 1 << 13, kEvent = 1ULL << 31;
+                          kTsc = 1 << 10, kNoRetComp = 1 << 11, kPtw = 1 << 12, kBranch = 1 << 13,
+                          kEvent = 1ULL << 31;
 }
 
 struct TimeConvSpec {
