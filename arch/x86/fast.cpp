@@ -11,7 +11,9 @@
 //  * Text here is the same at all times, so time is only kept, not asked for.
 //  * A packet is used up or not touched.
 //  * A link of a run says all that a decision does there, or says "not known": then nothing was done yet.
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <utility>
 
 #include "arch/x86/fast_walk.h"
@@ -20,10 +22,9 @@ namespace asof::x86 {
 
 // Damage in front of a PSB may look like the beginning of a packet that reaches into it. So near the segment's end it is
 // looked once whether its packets end there.
-void Flow::start_fast(size_t size) {
-  constexpr size_t kNear = 64;
-  const size_t body = static_cast<size_t>(tail_ - begin_);
-  fast_end_ = body == size ? end_ : begin_ + (body - std::min(body, kNear));
+void Flow::start_fast() {
+  constexpr std::ptrdiff_t kNear = 64;
+  fast_end_ = tail_ == end_ ? end_ : tail_ - std::min(tail_ - begin_, kNear);
   tail_checked_ = false;
 }
 

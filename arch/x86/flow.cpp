@@ -36,8 +36,8 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     begin_ = bytes.data();
     end_ = begin_ + bytes.size();
     tail_ = begin_ + (segment.end - segment.begin);
-    packets_.start(bytes, segment.end - segment.begin);
-    start_fast(bytes.size());
+    packets_.start(begin_, tail_, end_);
+    start_fast();
 
     chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
     State s;

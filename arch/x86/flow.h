@@ -67,7 +67,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
-  void start_fast(size_t size);
+  void start_fast();
   bool ends_cleanly(const uint8_t* p);
   RunId fast_start(const State& s);
   void fast_walk(State& s, RunId run);

@@ -22,11 +22,11 @@ class PacketFetcher {
   PacketFetcher(const Errata& errata, walk::SegmentLog& log, bool cycles)
       : errata_(errata), log_(log), cycles_wanted_(cycles) {}
 
-  // A segment begins. `bytes`: with those of the next sync group, which are behind `body`.
-  void start(std::span<const uint8_t> bytes, size_t body) {
-    begin_ = bytes.data();
-    tail_ = begin_ + body;
-    end_ = begin_ + bytes.size();
+  // A segment begins, whose bytes end at `tail`; those of the next sync group are behind it.
+  void start(const uint8_t* begin, const uint8_t* tail, const uint8_t* end) {
+    begin_ = begin;
+    tail_ = tail;
+    end_ = end;
     overwritten_ = false;
     cycles_ = {};
   }

@@ -11,6 +11,16 @@ uint64_t fixed(std::span<const uint8_t> bytes, size_t at, unsigned n) {
   return v;
 }
 
+// Writers give the size in both places: a number that is damaged asks for no memory.
+bool gives_size(std::span<const uint8_t> packed, uint32_t raw) {
+  return ZSTD_getFrameContentSize(packed.data(), packed.size()) == raw;
+}
+
+bool unpack_to(ZSTD_DCtx* context, std::span<const uint8_t> packed, std::span<uint8_t> out) {
+  const size_t n = ZSTD_decompressDCtx(context, out.data(), out.size(), packed.data(), packed.size());
+  return !zstd::failed(n) && n == out.size();
+}
+
 }  // namespace
 
 std::optional<PartHead> part_at(std::span<const uint8_t> file, uint64_t at) {
@@ -43,20 +53,6 @@ std::optional<RecordHead> head_at(std::span<const uint8_t> file, uint64_t at) {
   h.end = at + kRecordHeader + stored;
   return h;
 }
-
-namespace {
-
-// Writers give the size in both places: a number that is damaged asks for no memory.
-bool gives_size(std::span<const uint8_t> packed, uint32_t raw) {
-  return ZSTD_getFrameContentSize(packed.data(), packed.size()) == raw;
-}
-
-bool unpack_to(ZSTD_DCtx* context, std::span<const uint8_t> packed, std::span<uint8_t> out) {
-  const size_t n = ZSTD_decompressDCtx(context, out.data(), out.size(), packed.data(), packed.size());
-  return !zstd::failed(n) && n == out.size();
-}
-
-}  // namespace
 
 std::optional<std::vector<uint8_t>> unpack(std::span<const uint8_t> packed, uint32_t raw) {
   if (!gives_size(packed, raw)) return std::nullopt;

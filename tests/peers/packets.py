@@ -77,7 +77,7 @@ def perf_packets(capture):
 def same_pt(name, rest, packet):
     """perf writes numbers in hexadecimal, names with other letters, and what PIP has as it is encoded."""
     own = packet["packet"].upper()
-    if name.upper() != re.sub(r"^TNT\..*", "TNT", own).replace("TRACESTOP", "TRACESTOP"):
+    if name.upper() != re.sub(r"^TNT\..*", "TNT", own):
         return False
     values = values_of(packet)
     if name == "TNT":

@@ -14,7 +14,7 @@ class MappedText {
 
  private:
   ScriptNames names_;
-  std::vector<AddrRange> kernel_;  // vmlinux and modules
+  std::vector<AddrRange> kernel_;  // vmlinux and modules, in order
 };
 
 }  // namespace asof
