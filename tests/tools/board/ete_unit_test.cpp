@@ -215,13 +215,33 @@ TEST_F(EteUnit, CycleCountsBeginUnknownAndTimestampsLeaveThem) {
   unit_.retire(Kind::kIsb, 0x400100, 0x400104, 13, 0x11);
   unit_.retire(Kind::kDirect, 0x400104, 0x400200, 16, {});
   unit_.flush();
-  test::EtmWriter expected;
+  test::EtmWriter expected({.cycle_threshold = 4});
   expected.atom(true);
   expected.cycle_count_f1({});
   expected.atom(true);
   expected.timestamp(0x11, 3);
   expected.atom(true);
   expected.cycle_count_f1(6);
+  expected.flush();
+  EXPECT_EQ(std::vector<uint8_t>(bytes_.begin() + static_cast<std::ptrdiff_t>(begin), bytes_.end()),
+            expected.take());
+}
+
+// K10.5.2.16: a timestamp without a count has an unknown one.
+TEST_F(EteUnit, ATimestampBehindTheCountersEndHasNoCount) {
+  registers_.write(Register::kConfig, 1 << 11 | 1 << 4);
+  registers_.write(Register::kCycleCtl, 0xfff);
+  unit_.enable();
+  unit_.stand(0x400000, {});
+  const size_t begin = bytes_.size();
+  unit_.retire(Kind::kIsb, 0x400000, 0x400004, 4095, 0x11);
+  unit_.retire(Kind::kIsb, 0x400004, 0x400008, 4096, 0x12);
+  unit_.flush();
+  test::EtmWriter expected;
+  expected.atom(true);
+  expected.timestamp(0x11, 4095);
+  expected.atom(true);
+  expected.timestamp(0x12);
   expected.flush();
   EXPECT_EQ(std::vector<uint8_t>(bytes_.begin() + static_cast<std::ptrdiff_t>(begin), bytes_.end()),
             expected.take());

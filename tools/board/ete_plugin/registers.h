@@ -23,8 +23,9 @@ inline constexpr uint64_t k2 = 8 | 4 << 5;     // 64-bit addresses, 32-bit conte
 inline constexpr uint64_t k3 =
     4 | 3 << 20 | 1 << 24;  // counts of 4 and more; EL0 and EL1 of Non-secure state
 inline constexpr uint64_t k4 = 4 | 7 << 16 | 1 << 24;  // 4 address ranges, 8 pairs of selectors, 1 context ID
-inline constexpr uint64_t k5 = 7 << 16 | 2 << 28;      // 2 counters, no sequencer
-inline constexpr uint64_t kDevArch = 0x47705a13;       // ETEv1.0
+inline constexpr uint64_t k5 =
+    0x1ff | 7 << 16 | 2 << 28;                    // PMU events are selected; 2 counters, no sequencer
+inline constexpr uint64_t kDevArch = 0x47705a13;  // ETEv1.0
 }  // namespace idr
 
 // X(name, number, after reset, writable bits)

@@ -1,7 +1,5 @@
 #include "tools/board/ete_plugin/trace_unit.h"
 
-#include <algorithm>
-
 namespace asof::ete {
 namespace {
 
@@ -285,19 +283,21 @@ bool TraceUnit::timestamp_due(uint64_t cycles) {
 }
 
 // D4.5.10.16 "Timestamp element": its count is that since the last Cycle Count element, and leaves the counter alone
-// (R_ZMQLT, R_MWJHD). Above the counter's size it is UNKNOWN; how a packet says so was not found, and it has the most.
+// (R_ZMQLT, R_MWJHD). Above the counter's size it is UNKNOWN, and the packet has none (K10.5.2.16, TimestampPacket(): N 0).
 void TraceUnit::timestamp(uint64_t cycles, uint64_t time) {
-  if (!(config_ & kCycles)) return writer_.timestamp(time);
-  writer_.timestamp(time, static_cast<uint32_t>(std::min(cycles - counted_at_, kMostCycles)));
+  const uint64_t count = cycles - counted_at_;
+  if (!(config_ & kCycles) || count > kMostCycles) return writer_.timestamp(time);
+  writer_.timestamp(time, static_cast<uint32_t>(count));
 }
 
-// "Cycle Count element": unknown for the first, and when the counter has overflowed (R_YFMWB, R_YVWJW).
+// "Cycle Count element": unknown for the first, and when the counter has overflowed (R_YFMWB, R_YVWJW). The packet has
+// what exceeds the threshold that the Trace Info tells (D5.3.15).
 void TraceUnit::count(uint64_t cycles) {
-  const uint64_t count = cycles - counted_at_;
+  const uint64_t count = cycles - counted_at_, threshold = registers_[Register::kCycleCtl];
   const bool known = counted_ && count <= kMostCycles;
   counted_at_ = cycles;
   counted_ = true;
-  writer_.cycle_count_f1(known ? std::optional(static_cast<uint32_t>(count)) : std::nullopt);
+  writer_.cycle_count_f1(known ? std::optional(static_cast<uint32_t>(count - threshold)) : std::nullopt);
 }
 
 // Behind a P0 element: D4.5.10.16 "Timestamp element" (R_YYWTR: exceptions, returns from them and ISB ask for one, too),

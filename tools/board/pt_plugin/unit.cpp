@@ -23,6 +23,7 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
   if (!trigger_) return;
   advance(tsc);
   const bool taken = b.flow != Flow::kCond || to.ip != b.after;
+  const bool was_context = context_en_;
   if (taken) {
     context_en_ = context(to);
     filter_en_ = filter(to.ip);
@@ -30,10 +31,11 @@ void TraceUnit::branch(const Branch& b, const Place& to, uint64_t tsc) {
   const bool was = packet_en_;
   const bool stop = taken && context_en_ && in_range(2, to.ip);
   const bool is = context_en_ && filter_en_ && !stop;
-  // "Control Flow Event (CFE) Packet": IRET, when it completes; the FUP is the IRET's own address.
-  if (b.flow == Flow::kIret && was && (ctl_ & kEventEn)) {
-    put(packet_cfe(kCfeIret, 0, true));
-    put_ip(IpPacket::kFup, b.ip);
+  // "Control Flow Event (CFE) Packet": IRET, when it completes; the FUP is the IRET's own address, and is not there
+  // where the IRET leads into the traced context.
+  if (b.flow == Flow::kIret && (ctl_ & kEventEn) && (was_context || context_en_)) {
+    put(packet_cfe(kCfeIret, 0, was));
+    if (was) put_ip(IpPacket::kFup, b.ip);
   }
   if (was && !is) {
     // Cases 7e and 7f: a decoder knows where a conditional branch or a compressed return leads to.
@@ -106,7 +108,7 @@ void TraceUnit::interrupt(const Interruption& i, const Place& to, uint64_t tsc) 
   const bool stop = context_en_ && in_range(2, to.ip);
   const bool is = context_en_ && filter_en_ && !stop;
   const bool event = (ctl_ & kEventEn) && i.vector && (was_context || context_en_);
-  if (event && was_context && i.fault_address) put(packet_evd(kEvdPageFault, *i.fault_address));
+  if (event && i.fault_address) put(packet_evd(kEvdPageFault, *i.fault_address));
   if (event) put(packet_cfe(kCfeIntr, *i.vector, was && !(ctl_ & kBranchEn)));
   if (was && ((ctl_ & kBranchEn) || event)) put_ip(IpPacket::kFup, i.from);
   if (was && !is) {
@@ -128,7 +130,8 @@ void TraceUnit::ptwrite(uint64_t ip, uint64_t value, bool eight_bytes, uint64_t 
   if (ctl_ & kFupOnPtw) put_ip(IpPacket::kFup, ip);
 }
 
-// "MODE Packets", MODE.Exec: with EventEn it has RFLAGS.IF, and follows its changes outside of transfers with a FUP.
+// "MODE Packets", MODE.Exec: with EventEn it has RFLAGS.IF, and follows its changes outside of transfers with a FUP. Its
+// address is that of the instruction from which on the change applies (libipt 2.3, ptet-mode_exec-if.ptt).
 void TraceUnit::interrupt_flag(const Place& next, uint64_t tsc) {
   if (!packet_en_ || !(ctl_ & kEventEn) || !mode_) return;
   const Packet mode = packet_mode_exec(next.exec, next.interrupts);

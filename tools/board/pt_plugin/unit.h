@@ -5,8 +5,10 @@
 // checked: the cases of the table "Packet Generation under Different Enable Conditions", and "TIP.PGD", TNT, PSB,
 // PSBEND, PSB+, TraceStop, CBR, EXSTOP, PWRX, "Indirect Transfer Compression for Returns (RET)", "Cycle
 // Thresholds", "Internal Buffer Overflow" and "Operational Errors" against the text of an edition that has the
-// chapter as number 36. The other sections, and Event Trace and TNT disable, which that edition lacks, are from
-// memory, and their packets are what libipt and perf read.
+// chapter as number 36. That edition lacks Event Trace, which was compared with the tests of Intel's own decoder instead
+// (libipt 2.3, test/src/ptet-*.ptt: where CFE, EVD and MODE.Exec stand, which have a FUP, and which address it has), and
+// TNT disable, of which Linux and perf say what is left out. The other sections are from memory; libipt and perf read
+// their packets.
 //
 // Not there: TSX (MODE.TSX is never sent), VMX (PIP.NR is 0, no VMCS packets), SMM, PEBS by PT, PSB and PMI
 // preservation. CPUID announces none of these.

@@ -64,6 +64,26 @@ TEST_F(PtEvents, EventTrace) {
   EXPECT_EQ(d.of(EventKind::kEvd).at(0).b, 0x7000U);
 }
 
+// Of a part of the contexts: libipt's tests ptet-int-iret-cpl_0 and ptet-int-iret-cpl_3 have the same packets.
+TEST_F(PtEvents, EventTraceOfOnePrivilegeLevel) {
+  Place handler = kernel(kCode);
+  handler.interrupts = false;
+  const auto fault_and_return = [&](uint64_t level) {
+    enable(level | kBranchEn | kEventEn, kUserCode);
+    const uint64_t start = unit.written();
+    plain({kUserCode});
+    unit.interrupt({kUserCode + 1, 14, 0x7000}, handler, tsc);
+    plain({kCode});
+    branch(Flow::kIret, kCode + 1, 2, kUserCode + 1);
+    plain({kUserCode + 1});
+    const std::string packets = packets_after(start);
+    disable(kUserCode + 2);
+    return packets;
+  };
+  EXPECT_EQ(fault_and_return(kOs), "evd cfe mode:1 pge:0 cfe fup:1 pgd");
+  EXPECT_EQ(fault_and_return(kUser), "evd cfe fup:1001 pgd cfe pge:1001");
+}
+
 // MTC tells when the crystal's counter changed, even if nothing else happened; it follows older outcomes.
 TEST_F(PtEvents, Mtc) {
   enable(kBoth | kMtcEn | kTscEn | uint64_t{3} << 14, kCode);  // every 8 ticks of 41.67
