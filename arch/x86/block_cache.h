@@ -42,7 +42,7 @@ class Isa {
   static bool can_start(Addr, uint8_t) { return true; }
   static bool starts_inside(const TextStore& text, const Version& v, Addr a);
   static InsnStatus decode(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
-    return decode_insn(bytes, ip, mode, out);
+    return decode_passable(bytes, ip, mode, out);
   }
   static bool stands_alone(const Insn&) { return false; }
   static bool ends_block(const Insn& insn) { return insn.kind != BranchKind::kNone; }

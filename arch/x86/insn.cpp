@@ -91,6 +91,11 @@ InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, In
   return decode_insn_fully(bytes, ip, mode, out);
 }
 
+InsnStatus decode_passable(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
+  const InsnStatus status = decode_insn(bytes, ip, mode, out);
+  return out.undefined ? InsnStatus::kInvalid : status;
+}
+
 InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out) {
   out = Insn{};
   if (bytes.empty()) return InsnStatus::kTruncated;  // the library calls that an invalid argument
@@ -122,6 +127,8 @@ InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mo
       // 0F 22 /3: MOV CR3, r. ModRM.reg alone decides; REX.R would make it CR11, which does not exist.
       out.writes_cr3 = z.opcode_map == ZYDIS_OPCODE_MAP_0F && z.opcode == 0x22 && z.raw.modrm.reg == 3;
       out.wrmsr = z.mnemonic == ZYDIS_MNEMONIC_WRMSR;
+      out.undefined = z.mnemonic == ZYDIS_MNEMONIC_UD0 || z.mnemonic == ZYDIS_MNEMONIC_UD1 ||
+                      z.mnemonic == ZYDIS_MNEMONIC_UD2;
       if (out.writes_cr3 || out.wrmsr) out.kind = BranchKind::kPaging;
       break;
     default:

@@ -101,7 +101,7 @@ void StableText::read(Block& b, Arena& arena) const {
   while (b.count < walk::kMaxBlockInsns && last.kind == BranchKind::kNone) {
     Insn insn;
     const auto rest = bytes.subspan(b.size, std::min<size_t>(15, bytes.size() - b.size));
-    if (decode_insn(rest, at, b.mode, insn) != InsnStatus::kOk) break;
+    if (decode_passable(rest, at, b.mode, insn) != InsnStatus::kOk) break;
     last = insn;
     lengths[b.count++] = last.length;
     b.hash = b.hash * kHashFactor + at;

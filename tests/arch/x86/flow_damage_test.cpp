@@ -198,6 +198,23 @@ TEST(Flow, NoInstruction) {
   EXPECT_EQ(d.gaps[0].code, Code::kNotAnInstruction);
 }
 
+// UD0, UD1 and UD2 always fault: that the flow went on behind one without a FUP contradicts the text.
+TEST(Flow, NothingPassesAnUndefinedInstruction) {
+  const std::vector<uint8_t> undefined[] = {{0x0f, 0xff, 0xc0}, {0x0f, 0xb9, 0x40, 0x10}, {0x0f, 0x0b}};
+  for (const std::vector<uint8_t>& ud : undefined) {
+    FlowFixture s;
+    std::vector<uint8_t> code{0x90};
+    std::ranges::copy(ud, std::back_inserter(code));
+    code.insert(code.end(), {0xff, 0xe0});  // JMP RAX
+    s.code(A, code).code(A + 0x100, {0x90, 0x90}).start(A);
+    s.pt.tip(A + 0x100);
+    stop_at(s, A + 0x101);
+    const Decoded d = s.expect_flow(at({0x100}));
+    ASSERT_EQ(d.gaps.size(), 1U);
+    EXPECT_EQ(d.gaps[0].code, Code::kNotAnInstruction);
+  }
+}
+
 TEST(Flow, TraceAndTextDisagree) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);

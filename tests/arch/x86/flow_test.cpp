@@ -170,6 +170,18 @@ TEST(Flow, StraightRunsLongerThanABlock) {
 
 // ---- asynchronous events ----
 
+// WARN(): #UD at UD2, whose handler returns behind it.
+TEST(Flow, UndefinedInstructionFaults) {
+  FlowFixture s;
+  s.code(A, {0x90, 0x0f, 0x0b, 0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
+  s.pt.fup(A + 1);
+  s.pt.tip(A + 0x100);
+  s.pt.tip(A + 3);
+  stop_at(s, A + 4);
+  const Decoded d = s.expect(at({0, 0x100, 0x101, 3}));
+  EXPECT_TRUE(d.gaps.empty());
+}
+
 TEST(Flow, InterruptInsideABlock) {
   FlowFixture s;
   s.code(A, {0x90, 0x90, 0x90, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x48, 0xcf}).start(A);
