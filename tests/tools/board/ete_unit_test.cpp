@@ -204,6 +204,19 @@ TEST_F(EteUnit, TimestampsFollowContextSynchronization) {
   EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7, 0x02, 0x11, 0xdb, 0x02, 0x13}));  // E, time; E, E, time
 }
 
+// DDI 0487, K10.5.9.
+TEST_F(EteUnit, TsbCsyncAsksForATimestamp) {
+  registers_.write(Register::kConfig, 1 << 11);
+  unit_.enable();
+  unit_.stand(0x400000, 0x10);
+  unit_.retire(Kind::kDirect, 0x400000, 0x400100, 1, 0x11);
+  unit_.flush();
+  unit_.retire(Kind::kDirect, 0x400100, 0x400200, 2, 0x12);
+  unit_.retire(Kind::kDirect, 0x400200, 0x400300, 3, 0x13);
+  unit_.flush();
+  EXPECT_EQ(rest(), (std::vector<uint8_t>{0xf7, 0x02, 0x11, 0xf7, 0x02, 0x12, 0xf7}));
+}
+
 // DDI 0487, R_YFMWB: the first count is unknown. R_MWJHD: that of a timestamp leaves the counter alone.
 TEST_F(EteUnit, CycleCountsBeginUnknownAndTimestampsLeaveThem) {
   registers_.write(Register::kConfig, 1 << 11 | 1 << 4);

@@ -153,10 +153,12 @@ void TraceUnit::stand(uint64_t ip, std::optional<uint64_t> time) {
   if (enabled_ && active(ip)) start(ip, time);
 }
 
-// D4.5.2.3 "Behavior on flushing": TSB CSYNC waits until what was traced before has reached memory.
+// D4.5.2.3 "Behavior on flushing": TSB CSYNC waits until what was traced before has reached memory. K10.5.9: it asks for a
+// timestamp.
 void TraceUnit::flush() {
   if (tracing()) write_target();
   drain();
+  wants_time_ = true;
 }
 
 // D4.3.2.2 "Periodic trace protocol synchronization" (I_NTFYC): the trace capture infrastructure may ask for it. Whether a
