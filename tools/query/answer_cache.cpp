@@ -60,17 +60,13 @@ bool write_all(int fd, std::string_view bytes) {
 // Nobody else can have written it.
 bool is_own(const struct stat& s) { return s.st_uid == ::geteuid() && (s.st_mode & 022) == 0; }
 
-// Page by page, so that rows have the order and numbers that they have.
-std::string copy_database(sqlite3* from, const std::string& path) {
+std::string write_database(sqlite3* from, const std::string& path) {
   sqlite3* opened = nullptr;
   const int status = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
   const Database to(opened);
   if (status != SQLITE_OK) return sqlite3_errmsg(opened);
   sqlite3_exec(opened, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF", nullptr, nullptr, nullptr);
-  sqlite3_backup* copy = sqlite3_backup_init(opened, "main", from, "main");
-  if (copy == nullptr) return sqlite3_errmsg(opened);
-  sqlite3_backup_step(copy, -1);
-  return sqlite3_backup_finish(copy) == SQLITE_OK ? std::string() : sqlite3_errmsg(opened);
+  return copy_database(from, opened);
 }
 
 }  // namespace
@@ -198,7 +194,7 @@ Result<std::string> AnswerCache::write(const std::string& part, const std::strin
   const Descriptor made(
       ::openat(fd_, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (made.get() < 0) return failed();
-  if (const std::string wrong = copy_database(db, folder_ + "/" + part); !wrong.empty())
+  if (const std::string wrong = write_database(db, folder_ + "/" + part); !wrong.empty())
     return unusable(folder_, wrong);
   struct stat copied {};
   if (::fstat(made.get(), &copied) != 0 || copied.st_size == 0)

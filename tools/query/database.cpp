@@ -29,7 +29,52 @@ std::string uri_of(const std::string& path) {
   return out + "?mode=ro&immutable=1";
 }
 
+bool run(sqlite3* db, const std::string& sql) {
+  return sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK;
+}
+
+// Those that lack, and those after the first of them again: their order decides which of two SQLite takes.
+bool add_indices(sqlite3* db, const std::set<std::string>& names) {
+  bool lacks = false;
+  for (const SqliteIndex& index : kIndices) {
+    const std::string name = index.name;
+    const bool there =
+        pragma(
+            db,
+            ("SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name = '" + name + "'").c_str()) >
+        0;
+    if (!there && !names.contains(name)) continue;
+    lacks = lacks || !there;
+    if (!lacks) continue;
+    if (there && !run(db, "DROP INDEX " + name)) return false;
+    if (!run(db, create_index(index))) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string copy_database(sqlite3* from, sqlite3* to) {
+  sqlite3_backup* copy = sqlite3_backup_init(to, "main", from, "main");
+  if (copy == nullptr) return sqlite3_errmsg(to);
+  sqlite3_backup_step(copy, -1);
+  return sqlite3_backup_finish(copy) == SQLITE_OK ? std::string() : sqlite3_errmsg(to);
+}
+
+Result<Database> with_indices(sqlite3* from, const std::set<std::string>& names) {
+  sqlite3* opened = nullptr;
+  const int status = sqlite3_open(":memory:", &opened);
+  Database db(opened);
+  const auto failed = [&](std::string why) {
+    return fail(Code::kCacheNotUsable, "", Error::kNoOffset, std::move(why));
+  };
+  if (status != SQLITE_OK) return failed(sqlite3_errmsg(opened));
+  if (std::string wrong = copy_database(from, opened); !wrong.empty()) return failed(std::move(wrong));
+  run(opened, "PRAGMA journal_mode=OFF");
+  if (!run(opened, "BEGIN") || !add_indices(opened, names) || !run(opened, "COMMIT"))
+    return failed(sqlite3_errmsg(opened));
+  return db;
+}
 
 int64_t pragma(sqlite3* db, const char* sql) {
   sqlite3_stmt* s = nullptr;

@@ -72,6 +72,7 @@ Result<DecodedTables> decode_tables(const Capture& capture, const TimelineOption
   if (!sink) return std::unexpected(sink.error());
   if (output.empty() && facts.complete) {
     (*sink)->keep_only(facts.names);
+    if (facts.indices) (*sink)->index_only(*facts.indices);
     std::set<std::string> names = facts.names;
     if (beside.told) std::erase_if(names, [](const auto& n) { return n == "functions" || n == "tracks"; });
     leave_out(names, options);

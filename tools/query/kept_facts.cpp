@@ -53,6 +53,8 @@ std::string facts_bytes(const std::string& key, const KeptTables& facts) {
   out.add(key).add(uint64_t{facts.all}).add(static_cast<uint64_t>(facts.status));
   out.add(facts.names.size());
   for (const std::string& name : facts.names) out.add(name);
+  out.add(facts.indices.size());
+  for (const std::string& name : facts.indices) out.add(name);
   out.add(facts.notices.size());
   for (const Notice& n : facts.notices) {
     out.add(static_cast<uint64_t>(n.severity)).add(code_text(n.code)).add(n.where).add(n.offset);
@@ -75,6 +77,7 @@ std::optional<KeptTables> facts_of(std::string_view bytes, const std::string& ke
   out.all = in.number() != 0;
   out.status = in.number<int>();
   for (size_t n = in.count(); n > 0; --n) out.names.insert(in.text());
+  for (size_t n = in.count(); n > 0; --n) out.indices.insert(in.text());
   for (size_t n = in.count(); n > 0; --n) {
     Notice notice;
     notice.severity = in.number<Notice::Severity>();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 
 #include "decoder/open/archive.h"
 #include "tools/output/format.h"
@@ -26,20 +27,16 @@ double cpu_seconds() {
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
-// Answers that depend on more than rows: on where SQLite has put them, or on what the connection did before.
-bool depends_on_more(const QueryFacts& facts) {
-  constexpr std::array<std::string_view, 5> kNames = {"dbstat", "last_insert_rowid", "changes",
-                                                      "total_changes", "sqlite_offset"};
-  return facts.asks_pragma || std::ranges::any_of(facts.names, [&](const std::string& n) {
-           return (n.starts_with("sqlite_") && !n.starts_with("sqlite_temp_")) ||
-                  std::ranges::find(kNames, n) != kNames.end();
-         });
-}
-
 // Of names those that decide what a table has.
 bool decides(const std::string& name) {
   return name == "depth" || name == "call" ||
          std::ranges::any_of(kTables, [&](const SqliteTable& t) { return name == t.name; });
+}
+
+std::set<std::string> all_indices() {
+  std::set<std::string> out;
+  for (const SqliteIndex& index : kIndices) out.insert(index.name);
+  return out;
 }
 
 }  // namespace
@@ -58,7 +55,7 @@ std::string cache_folder(const CacheOptions& options) {
 
 QueryCache::QueryCache(const CacheOptions& options, const QueryFacts& facts)
     : options_(options), facts_(facts), mode_(cache_mode(options)) {
-  if (depends_on_more(facts) || cache_folder(options).empty() || options.most_bytes == 0)
+  if (facts.depends_on_more() || cache_folder(options).empty() || options.most_bytes == 0)
     mode_ = CacheMode::kNever;
   TimelineOptions needed;
   needed.detail = facts.detail;
@@ -88,14 +85,32 @@ std::optional<FoundTables> QueryCache::find(const InputOptions& input, const Dec
   cache_.emplace(std::move(*cache));
   key_ = program_ + options_text(input, choice, time, detail) + *files;
   auto found = cache_->find(key_);
-  if (!found || covers(found->facts)) return found;
+  if (!found) return found;
+  if (covers(found->facts) && (has_indices(found->facts) || add_indices(*found))) return found;
   had_ = std::move(found->facts);
   return std::nullopt;
+}
+
+bool QueryCache::has_indices(const KeptTables& kept) const {
+  return std::ranges::includes(kept.indices, facts_.indices ? *facts_.indices : all_indices());
+}
+
+// To a copy, which is kept in the place of the other. False: there is no memory for it.
+bool QueryCache::add_indices(FoundTables& found) {
+  const std::set<std::string> lacks = facts_.indices ? *facts_.indices : all_indices();
+  auto database = with_indices(found.database.get(), lacks);
+  if (!database) return false;
+  found.database = std::move(*database);
+  found.facts.indices.insert(lacks.begin(), lacks.end());
+  if (const auto bytes = cache_->keep(key_, found.facts, found.database.get()); !bytes)
+    wrong_ = fmt::format("{}: {}", bytes.error().where, bytes.error().reason);
+  return true;
 }
 
 QueryFacts QueryCache::wanted() const {
   QueryFacts out = facts_;
   out.names.insert(had_.names.begin(), had_.names.end());
+  if (out.indices) out.indices->insert(had_.indices.begin(), had_.indices.end());
   return out;
 }
 
@@ -117,6 +132,7 @@ void QueryCache::keep(const DecodedTables& tables, Diagnostics& diagnostics) {
   KeptTables facts;
   facts.names = wanted().names;
   facts.all = !facts_.complete;
+  facts.indices = wanted().indices.value_or(all_indices());
   facts.status = tables.status;
   facts.notices = tables.notices;
   facts.files = log_.take();

@@ -37,6 +37,8 @@ class QueryCache {
 
  private:
   bool covers(const KeptTables& kept) const;
+  bool has_indices(const KeptTables& kept) const;
+  bool add_indices(FoundTables& found);
 
   CacheOptions options_;
   QueryFacts facts_;

@@ -104,6 +104,23 @@ bool text_names_detail(const std::string& sql) {
   return std::ranges::any_of(kNames, [&](std::string_view n) { return text.find(n) != std::string::npos; });
 }
 
+// Those that the plan of a statement names.
+void add_indices(sqlite3* db, sqlite3_stmt* statement, std::set<std::string>& names) {
+  sqlite3_stmt* plan = nullptr;
+  const std::string sql = std::string("EXPLAIN QUERY PLAN ") + sqlite3_sql(statement);
+  if (sqlite3_prepare_v2(db, sql.c_str(), -1, &plan, nullptr) == SQLITE_OK) {
+    constexpr int kDetailColumn = 3;
+    while (sqlite3_step(plan) == SQLITE_ROW) {
+      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(plan, kDetailColumn));
+      const std::string line = std::string(text == nullptr ? "" : text) + " ";
+      for (const SqliteIndex& index : kIndices)
+        if (line.find(std::string("INDEX ") + index.name + " ") != std::string::npos)
+          names.insert(index.name);
+    }
+  }
+  sqlite3_finalize(plan);
+}
+
 // On empty tables, with or without those of detail.
 QueryFacts examine_on(const std::string& sql, bool detail) {
   QueryFacts facts;
@@ -112,6 +129,8 @@ QueryFacts examine_on(const std::string& sql, bool detail) {
   if (!facts.complete) return facts;
   sqlite3* const db = (*empty)->database();
   SqlGuard guard(db);
+  std::set<std::string> indices;
+  bool explains = false;
   bool failed = false;  // a statement that may succeed on tables with rows, and later ones may need
   for (const char* rest = sql.c_str(); *rest != 0 && facts.wrong.empty() && facts.refused.empty();) {
     sqlite3_stmt* s = nullptr;
@@ -120,6 +139,8 @@ QueryFacts examine_on(const std::string& sql, bool detail) {
       facts.wrong = sqlite3_errmsg(db);
     } else if (s != nullptr) {
       ++facts.statements;
+      explains = explains || sqlite3_stmt_isexplain(s) != 0;
+      if (!explains) add_indices(db, s, indices);
       if (sqlite3_column_count(s) == 0) status = sqlite3_step(s);
     }
     failed = failed || (status != SQLITE_OK && status != SQLITE_DONE);
@@ -130,6 +151,7 @@ QueryFacts examine_on(const std::string& sql, bool detail) {
   facts.names = guard.names();
   facts.asks_pragma = guard.asks_pragma();
   facts.complete = guard.complete() && !failed;
+  if (facts.complete && !explains && !facts.depends_on_more()) facts.indices = std::move(indices);
   facts.detail = detail && (names_detail(guard.tables()) || (failed && text_names_detail(sql)));
   return facts;
 }
@@ -186,6 +208,15 @@ bool SqlGuard::allowed(int action, const char* first, const char* second, const 
     default:
       return only_reads(action) || makes_temporary(action);
   }
+}
+
+bool QueryFacts::depends_on_more() const {
+  constexpr std::array<std::string_view, 5> kNames = {"dbstat", "last_insert_rowid", "changes",
+                                                      "total_changes", "sqlite_offset"};
+  return asks_pragma || std::ranges::any_of(names, [&](const std::string& n) {
+           return (n.starts_with("sqlite_") && !n.starts_with("sqlite_temp_")) ||
+                  std::ranges::find(kNames, n) != kNames.end();
+         });
 }
 
 QueryFacts examine(const std::string& sql, DetailTables detail) {

@@ -2,6 +2,7 @@
 // prepares and runs statements, and notes what they read. examine() learns the same before anything is
 // decoded, from empty tables.
 #pragma once
+#include <optional>
 #include <set>
 #include <string>
 
@@ -48,6 +49,11 @@ struct QueryFacts {
   bool detail = false;          // it needs tables that only detail has
   bool asks_pragma = false;
   int statements = 0;
+  // Those that SQLite reads for it where it has all. None: that is not known, or the query can tell which there are.
+  std::optional<std::set<std::string>> indices = std::nullopt;
+
+  // Does an answer depend on more than rows: on where SQLite has put them, or on what the connection did before?
+  bool depends_on_more() const;
 };
 
 enum class DetailTables { kNever, kWhenNamed, kAlways };

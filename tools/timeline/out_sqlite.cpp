@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <set>
 #include <span>
 #include <variant>
 
@@ -57,6 +59,7 @@ struct SqliteSink::Impl {
   std::array<sqlite3_stmt*, kTables.size()> insert{};
   std::array<bool, kTables.size()> left_out{};
   bool depths = true;
+  std::optional<std::set<std::string>> only_indices;
   struct Function {
     int64_t key = 0;
     bool called = false;
@@ -177,6 +180,8 @@ void SqliteSink::keep_only(const std::set<std::string>& names) {
   for (size_t i = 0; i < kTables.size(); ++i) impl_->left_out[i] = !names.contains(kTables[i].name);
   impl_->depths = names.contains("depth");
 }
+
+void SqliteSink::index_only(const std::set<std::string>& names) { impl_->only_indices = names; }
 
 void SqliteSink::begin(const Capture& capture) {
   impl_->capture = &capture;
@@ -350,12 +355,19 @@ void SqliteSink::fill_depths() {
   impl_->call_depths = CallDepths();
 }
 
+void SqliteSink::indices(bool of_detail) {
+  for (const SqliteIndex& index : kIndices) {
+    const bool wanted = !impl_->only_indices || impl_->only_indices->contains(index.name);
+    if (index.detail == of_detail && wanted && impl_->error.empty()) impl_->run(create_index(index).c_str());
+  }
+}
+
 Result<void> SqliteSink::finish() {
   text_versions();
   remove_uncalled();
-  if (impl_->error.empty()) impl_->run(kAfter);
+  indices(false);
   if (impl_->error.empty() && impl_->depths) fill_depths();
-  if (impl_->error.empty() && impl_->detail) impl_->run(kDetailIndices);
+  if (impl_->detail) indices(true);
   if (impl_->error.empty()) impl_->run("COMMIT;");
   impl_->name_file();
   if (impl_->error.empty()) return {};

@@ -24,6 +24,8 @@ class SqliteSink final : public TimelineSink {
   ~SqliteSink() override;
   // `names`: of all tables and columns that are asked for. Other tables stay empty. Before begin().
   void keep_only(const std::set<std::string>& names);
+  // `names`: of the indices that are wanted; without this call all are.
+  void index_only(const std::set<std::string>& names);
 
   void begin(const Capture& capture) override;
   void track(const TimelineTrack& t) override;
@@ -55,6 +57,7 @@ class SqliteSink final : public TimelineSink {
   void text_versions();
   void remove_uncalled();
   void fill_depths();
+  void indices(bool of_detail);
   explicit SqliteSink(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

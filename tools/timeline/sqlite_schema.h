@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <string>
 
 namespace asof {
 
@@ -98,17 +99,25 @@ inline constexpr const char* kDetailViews =
     "blocks.code JOIN code_instructions i ON i.code = blocks.code;"
     "CREATE VIEW branches AS SELECT id AS block, cpu, tid, call, time_lo, time_hi, branch AS kind, from_ip, "
     "to_ip, confidence FROM blocks WHERE to_ip IS NOT NULL;";
-inline constexpr const char* kDetailIndices =
-    "CREATE INDEX blocks_time ON blocks(cpu, time_lo);"
-    "CREATE INDEX blocks_code ON blocks(code);"
-    "CREATE INDEX blocks_call ON blocks(call);"
-    "CREATE INDEX blocks_branch ON blocks(from_ip, to_ip) WHERE to_ip IS NOT NULL;"
-    "CREATE INDEX code_instructions_address ON code_instructions(address);"
-    "CREATE INDEX code_instructions_line ON code_instructions(file, line);";
-inline constexpr const char* kAfter =
-    "CREATE INDEX calls_function ON calls(function);"
-    "CREATE INDEX calls_parent ON calls(parent);"
-    "CREATE INDEX calls_track ON calls(track, begin);"
-    "CREATE INDEX pokes_address ON pokes(address);"
-    "CREATE INDEX text_versions_address ON text_versions(address);";
+struct SqliteIndex {
+  const char* name;
+  const char* on;
+  bool detail;
+};
+// In the order in which they are made: of two that serve a query alike SQLite takes one by it.
+inline constexpr std::array<SqliteIndex, 11> kIndices{
+    {{"calls_function", "calls(function)", false},
+     {"calls_parent", "calls(parent)", false},
+     {"calls_track", "calls(track, begin)", false},
+     {"pokes_address", "pokes(address)", false},
+     {"text_versions_address", "text_versions(address)", false},
+     {"blocks_time", "blocks(cpu, time_lo)", true},
+     {"blocks_code", "blocks(code)", true},
+     {"blocks_call", "blocks(call)", true},
+     {"blocks_branch", "blocks(from_ip, to_ip) WHERE to_ip IS NOT NULL", true},
+     {"code_instructions_address", "code_instructions(address)", true},
+     {"code_instructions_line", "code_instructions(file, line)", true}}};
+inline std::string create_index(const SqliteIndex& index) {
+  return std::string("CREATE INDEX ") + index.name + " ON " + index.on;
+}
 }  // namespace asof
