@@ -90,6 +90,8 @@ void Follower::finish(const Place& next, Cause cause, uint64_t begun, uint64_t t
     if (!was && unit_.flow()) entry_flags_ |= machine::kLogStart;
     note(was != unit_.flow() ? 1 : 0);
     log_.mark(machine::Mark::kContext, new_cr3_, unit_.written(), tsc);
+  } else if (whole && block.last.kind == Insn::kFlags && next.ip == after) {
+    interrupt_flag(next, tsc);  // STI and POPF end a block
   } else if (next.ip != after) {
     ++unexplained_;
   }

@@ -86,6 +86,19 @@ TEST_F(PtFollower, WholeBlocks) {
   expect_both();
 }
 
+// STI and POPF end a block: what they made of the flag is seen where the next one begins.
+TEST_F(PtFollower, InterruptFlagAtTheEndOfABlock) {
+  const CodeBlock a = block_of(kCode, {kNop, {0xfb}}), b = block_of(kCode + 2, {kNop, kJmpRax});
+  Place masked = kernel(kCode);
+  masked.interrupts = false;
+  follower.write_ctl(kBoth | kEventEn | kTraceEn, kCode - 2, masked, cr3, begun_, tsc);
+  const uint64_t start = unit.written();
+  follower.block(a, masked, begun_, tsc);
+  begun_ += 2;
+  begin(b, 2);
+  EXPECT_EQ(packets_after(start), "mode:5 fup:2");
+}
+
 // A fault, an instruction begun anew, and one that is executed alone.
 TEST_F(PtFollower, PartsOfBlocks) {
   const CodeBlock a = block_of(kCode, {kNop, kMovFault, kNop, kJmpRax});
