@@ -1,5 +1,5 @@
 # asof reads files from strangers: what the compiler and the linker have against damage that gets past the code. Sanitizers
-# find more, and some of this is in their way. docs/performance.md has what it costs.
+# find more, and some of this is in their way. docs/speed.md has what it costs.
 if(ASOF_HARDEN AND NOT ASOF_SANITIZE)
   include(CheckPIESupported)
   check_pie_supported(LANGUAGES C CXX)
