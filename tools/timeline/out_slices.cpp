@@ -1,9 +1,6 @@
 #include "tools/timeline/out_slices.h"
 
-#include <fmt/compile.h>
 #include <fmt/format.h>
-
-#include <iterator>
 
 #include "tools/output/csv.h"
 #include "tools/output/format.h"
@@ -93,39 +90,37 @@ void SliceSink::slice(const Slice& s) {
   row_.clear();
   const int32_t tid = tracks_[s.track].tid;
   format_ == Format::kCsv ? csv(s, tid) : json(s, tid);
-  row_ += last_fields(s);
-  write_(row_);
+  row_.text(last_fields(s));
+  write_(row_.view());
 }
 
 void SliceSink::csv(const Slice& s, int32_t tid) {
-  const auto out = std::back_inserter(row_);
-  fmt::format_to(out, FMT_COMPILE("{},{},{},{},{},"), s.id, s.parent, tracks_[s.track].fields, s.cpu, tid);
-  if (is_known(s.begin)) fmt::format_to(out, FMT_COMPILE("{}"), s.begin);
-  row_ += ',';
-  if (is_known(s.end)) fmt::format_to(out, FMT_COMPILE("{}"), s.end);
-  fmt::format_to(out, FMT_COMPILE(",{},{},{},{},{:#x},{:#x},"), fields_of(s), s.version, s.instructions,
-                 s.self_instructions, s.entry, s.call_site);
+  row_.number(s.id).text(",").number(s.parent).text(",").text(tracks_[s.track].fields);
+  row_.text(",").number(s.cpu).text(",").number(tid);
+  for (const Time t : {s.begin, s.end}) {
+    row_.text(",");
+    if (is_known(t)) row_.number(t);
+  }
+  row_.text(",").text(fields_of(s)).text(",").number(s.version);
+  row_.text(",").number(s.instructions).text(",").number(s.self_instructions);
+  row_.text(",").address(s.entry).text(",").address(s.call_site).text(",");
 }
 
 void SliceSink::json(const Slice& s, int32_t tid) {
-  const auto out = std::back_inserter(row_);
   const auto time = [&](std::string_view key, Time t) {
-    if (is_known(t)) {
-      fmt::format_to(out, FMT_COMPILE(",\"{}\":{}"), key, t);
-    } else {
-      fmt::format_to(out, FMT_COMPILE(",\"{}\":null"), key);
-    }
+    row_.text(key);
+    is_known(t) ? row_.number(t) : row_.text("null");
   };
-  fmt::format_to(out, FMT_COMPILE("{{\"type\":\"slice\",\"id\":{},\"parent\":{}{}"), s.id, s.parent,
-                 tracks_[s.track].fields);
-  if (s.cpu >= 0) fmt::format_to(out, FMT_COMPILE(",\"cpu\":{}"), s.cpu);
-  if (tid >= 0) fmt::format_to(out, FMT_COMPILE(",\"tid\":{}"), tid);
-  time("begin", s.begin);
-  time("end", s.end);
-  fmt::format_to(out,
-                 FMT_COMPILE("{},\"version\":{},\"instructions\":{},\"self_instructions\":{},"
-                             "\"entry\":\"{:#x}\",\"call_site\":\"{:#x}\""),
-                 fields_of(s), s.version, s.instructions, s.self_instructions, s.entry, s.call_site);
+  row_.text("{\"type\":\"slice\",\"id\":").number(s.id).text(",\"parent\":").number(s.parent);
+  row_.text(tracks_[s.track].fields);
+  if (s.cpu >= 0) row_.text(",\"cpu\":").number(s.cpu);
+  if (tid >= 0) row_.text(",\"tid\":").number(tid);
+  time(",\"begin\":", s.begin);
+  time(",\"end\":", s.end);
+  row_.text(fields_of(s)).text(",\"version\":").number(s.version);
+  row_.text(",\"instructions\":").number(s.instructions);
+  row_.text(",\"self_instructions\":").number(s.self_instructions);
+  row_.text(",\"entry\":\"").address(s.entry).text("\",\"call_site\":\"").address(s.call_site).text("\"");
 }
 
 }  // namespace asof

@@ -9,6 +9,7 @@
 
 #include "decoder/calls/timeline.h"
 #include "tools/disasm/source_text.h"
+#include "tools/output/row_text.h"
 
 namespace asof {
 
@@ -56,7 +57,7 @@ class SliceSink final : public TimelineSink {
   };
   std::vector<Function> functions_;                    // by id
   tsl::robin_map<uint64_t, std::string> last_fields_;  // flags, source, confidence
-  std::string row_;
+  RowText row_;
   uint64_t slices_ = 0;
 };
 
