@@ -212,7 +212,7 @@ TEST(RecordScripts, ATraceBufferIsNotNamed) {
   const Ran ran = m.run("-o out --no-validate");
   EXPECT_EQ(ran.status, 0) << ran.out << ran.err << m.log();
   EXPECT_NE(ran.out.find("ok       sink         trbe0"), std::string::npos) << ran.out;
-  EXPECT_NE(m.log().find("-e cs_etm/timestamp/k "), std::string::npos) << m.log();
+  EXPECT_NE(m.log().find("-e cs_etm/timestamp=1/k "), std::string::npos) << m.log();
 }
 
 // Nothing is traced here: a program that copies the demo replaces perf. What the script does around it is
@@ -233,7 +233,7 @@ TEST(RecordScripts, RecordsPacksAndValidates) {
     EXPECT_NE(log.find("watching -o out/ksym_text.bin"), std::string::npos) << log;
     EXPECT_LT(log.find("rings are open"), log.find("perf record")) << log;
     if (arm64) {
-      EXPECT_NE(log.find("-e cs_etm/@tmc_etr0,timestamp/k -e kprobes:jl -e kprobes:jlr"), std::string::npos)
+      EXPECT_NE(log.find("-e cs_etm/@tmc_etr0,timestamp=1/k -e kprobes:jl -e kprobes:jlr"), std::string::npos)
           << log;
       EXPECT_NE(log.find("toggled --seconds 1 --seed 7"), std::string::npos) << log;
       const std::string probes = read_file(m.root() / "sys/kernel/tracing/kprobe_events");
