@@ -80,7 +80,8 @@ class Reference final : public SegmentDecoder {
 
   Time now() const {
     uint64_t tsc = 0;
-    if (!config_.time || pt_insn_time(decoder_, &tsc, nullptr, nullptr) < 0) return kTimeMin;
+    uint32_t lost_mtc = 0, lost_cyc = 0;  // libipt 2.1 and later want them
+    if (!config_.time || pt_insn_time(decoder_, &tsc, &lost_mtc, &lost_cyc) < 0) return kTimeMin;
     return config_.time->to_perf(tsc);
   }
 
@@ -98,6 +99,30 @@ class Reference final : public SegmentDecoder {
     }
     const size_t n = self->text_.read(space, ip, t, {buffer, size});
     return n == 0 ? -pte_nomap : static_cast<int>(n);
+  }
+
+  int take_events(int status, const pt_insn& last, Chunk& chunk, ChunkSink& sink) {
+    while (status >= 0 && (status & pts_event_pending) != 0) {
+      pt_event event{};
+      status = pt_insn_event(decoder_, &event, sizeof event);
+      if (status >= 0 && event.type == ptev_disabled && event.ip_suppressed != 0)
+        go_on_to_user_mode(last, chunk, sink);
+    }
+    return status;
+  }
+
+  void add_gap(int status, const Segment& segment, Chunk& chunk) {
+    Gap g;
+    g.step = static_cast<uint32_t>(chunk.steps.size());
+    uint64_t offset = 0;
+    pt_insn_get_offset(decoder_, &offset);
+    g.begin = segment.begin + std::min<uint64_t>(offset, segment.end - segment.begin);
+    g.end = segment.end;
+    g.code = status == -pte_nomap     ? Code::kNoBytes
+             : status == -pte_bad_opc ? Code::kBadPacket
+                                      : Code::kTraceContradictsText;
+    g.reason = fmt::format("libipt: {}", pt_errstr(pt_errcode(status)));
+    chunk.gaps.push_back(std::move(g));
   }
 
   void run(const Segment& segment, Chunk& chunk, ChunkSink& sink) {
@@ -121,35 +146,24 @@ class Reference final : public SegmentDecoder {
         status = -pte_bad_query;
         break;
       }
-      while (status >= 0 && (status & pts_event_pending) != 0) {
-        pt_event event{};
-        status = pt_insn_event(decoder_, &event, sizeof event);
-        if (status >= 0 && event.type == ptev_disabled && event.ip_suppressed != 0)
-          go_on_to_user_mode(last, chunk, sink);
-      }
+      status = take_events(status, last, chunk, sink);
       // All packets are used up: the flow goes on to the address in the next PSB+, or stops as libipt's own
       // tools do.
       const bool eos = status >= 0 && (status & pts_eos) != 0;
       if (status < 0 || (eos && !tail.has_ip)) break;
       pt_insn insn{};
       status = pt_insn_next(decoder_, &insn, sizeof insn);
+      if (status == -pte_event_ignored) {  // libipt 2.1 and later: one of which nothing was said before
+        status = pts_event_pending;
+        continue;
+      }
       if (eos && insn.ip == tail.ip) return;
       last = insn;
       if (insn.iclass != ptic_error) emit(insn, chunk, sink);
     }
     if (status >= 0 || status == -pte_eos) return;
     if (status == -pte_nomem) throw std::bad_alloc();
-    Gap g;
-    g.step = static_cast<uint32_t>(chunk.steps.size());
-    uint64_t offset = 0;
-    pt_insn_get_offset(decoder_, &offset);
-    g.begin = segment.begin + std::min<uint64_t>(offset, body);
-    g.end = segment.end;
-    g.code = status == -pte_nomap     ? Code::kNoBytes
-             : status == -pte_bad_opc ? Code::kBadPacket
-                                      : Code::kTraceContradictsText;
-    g.reason = fmt::format("libipt: {}", pt_errstr(pt_errcode(status)));
-    chunk.gaps.push_back(std::move(g));
+    add_gap(status, segment, chunk);
   }
 
   // A TIP.PGD without address: the CPU left the traced privilege level, or the traced address space. libipt

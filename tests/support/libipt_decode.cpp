@@ -19,7 +19,8 @@ struct Context {
 int read_memory(uint8_t* buffer, size_t size, const pt_asid*, uint64_t ip, void* opaque) {
   auto* c = static_cast<Context*>(opaque);
   uint64_t tsc = 0;
-  pt_insn_time(c->decoder, &tsc, nullptr, nullptr);
+  uint32_t lost_mtc = 0, lost_cyc = 0;  // libipt 2.1 and later want them
+  pt_insn_time(c->decoder, &tsc, &lost_mtc, &lost_cyc);
   const size_t n = (*c->read)(ip, {buffer, size}, tsc);
   return n == 0 ? -pte_nomap : static_cast<int>(n);
 }

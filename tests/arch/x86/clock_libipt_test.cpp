@@ -76,7 +76,8 @@ void compare_with_libipt(bool with_cyc, uint64_t seed) {
     status = pt_qry_cond_branch(lib, &taken);
     ASSERT_GE(status, 0) << pt_errstr(pt_errcode(status)) << " at " << i;
     uint64_t time = 0;
-    ASSERT_EQ(pt_qry_time(lib, &time, nullptr, nullptr), 0);
+    uint32_t lost_mtc = 0, lost_cyc = 0;
+    ASSERT_EQ(pt_qry_time(lib, &time, &lost_mtc, &lost_cyc), 0);
     ASSERT_NEAR(static_cast<double>(clock.now()), static_cast<double>(time), tolerance) << "branch " << i;
   }
   pt_qry_free_decoder(lib);
