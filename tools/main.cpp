@@ -18,6 +18,7 @@
 #include "decoder/lines/debuginfod.h"
 #include "decoder/open/archive.h"
 #include "tools/cli/arguments.h"
+#include "tools/cli/help_format.h"
 #include "tools/cli/sandbox.h"
 #include "tools/cli/verb_table.h"
 #include "tools/output/diagnostics.h"
@@ -107,6 +108,7 @@ struct CommandLine {
   // `only`: that verb; empty: all of them.
   explicit CommandLine(std::string_view only) {
     app.footer(kFooter);
+    app.formatter(std::make_shared<HelpFormat>());  // before the verbs, which inherit it
     app.require_subcommand(1);
     runners = add_verbs(app, only);
   }

@@ -167,6 +167,15 @@ std::string unknown_option(const CLI::App& verb, const std::string& given) {
                             verb.get_name());
 }
 
+// CLI11's words for an option without its value, or with several: "--symfs: At Most 1 required but received 2".
+std::string number_of_values(const std::string& words) {
+  const size_t colon = words.find(": ");
+  if (words.ends_with(" missing")) return words.substr(0, colon) + ": its value is missing";
+  if (words.find("At Most 1 required") != std::string::npos)
+    return words.substr(0, colon) + " is there more than once";
+  return words;
+}
+
 }  // namespace
 
 bool is_input(const std::string& path) {
@@ -205,7 +214,10 @@ std::string explain_parse_error(const CLI::App& app, const CLI::ParseError& erro
   const auto given = app.get_subcommands();
   if (given.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr)
     return fmt::format("asof{}: {}\n  hint: 'asof {} --help' lists the options\n",
-                       given.empty() ? "" : " " + given[0]->get_name(), error.what(),
+                       given.empty() ? "" : " " + given[0]->get_name(),
+                       dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr
+                           ? error.what()
+                           : number_of_values(error.what()),
                        given.empty() ? "" : given[0]->get_name());
   const CLI::App& verb = *given[0];
   const std::vector<std::string> extra = verb.remaining();

@@ -11,14 +11,6 @@
 namespace asof {
 namespace {
 
-// "TEXT:{intel,att}" -> intel, att. Names of a range or a unit are in other brackets.
-std::vector<std::string> words_of(const std::string& type) {
-  const size_t open = type.find('{');
-  const size_t close = type.find('}');
-  if (open == std::string::npos || close == std::string::npos || close < open) return {};
-  return split_list(type.substr(open + 1, close - open - 1));
-}
-
 // Names of packets of all machines.
 std::vector<std::string> packet_words() {
   std::vector<std::string> out;
@@ -74,7 +66,7 @@ OptionInfo info_of(const std::string& verb, const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return out;
   const std::string type = option.get_type_name();
   out.value = type.substr(0, type.find(':'));
-  out.words = words_of(type);
+  out.words = words_of_type(type);
   const bool list = out.words.empty();
   if (list) out.words = list_words(verb, out);
   out.kind = list && !out.words.empty() ? ValueKind::kList
@@ -101,6 +93,14 @@ VerbInfo info_of(const CLI::App& verb) {
 }
 
 }  // namespace
+
+// Names of a range or a unit are in other brackets.
+std::vector<std::string> words_of_type(const std::string& type) {
+  const size_t open = type.find('{');
+  const size_t close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {};
+  return split_list(type.substr(open + 1, close - open - 1));
+}
 
 std::vector<VerbInfo> option_tree(const CLI::App& app) {
   std::vector<VerbInfo> out;

@@ -30,6 +30,9 @@ struct VerbInfo {
   std::vector<OptionInfo> positionals;  // an option may be in both: INPUT is -i, too
 };
 
+// Of CLI11's name of a type, the words that there are: "TEXT:{intel,att}" -> intel, att.
+std::vector<std::string> words_of_type(const std::string& type);
+
 std::vector<VerbInfo> option_tree(const CLI::App& app);
 
 }  // namespace asof

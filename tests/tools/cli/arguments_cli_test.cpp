@@ -29,6 +29,15 @@ TEST(Arguments, UnknownVerbsAndOptionsNameNearOnes) {
   EXPECT_TRUE(run_asof("-V").out.starts_with("asof "));
 }
 
+TEST(Arguments, ValuesThatAreMissingOrTooManyAreSaidInWords) {
+  const Ran twice = run_asof("report --symfs . --symfs . perf.data");
+  EXPECT_EQ(twice.status, 1);
+  EXPECT_NE(twice.err.find("asof report: --symfs is there more than once\n"), std::string::npos) << twice.err;
+  const Ran none = run_asof("script -i");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("asof script: --input: its value is missing\n"), std::string::npos) << none.err;
+}
+
 TEST(Arguments, CodesAreFoundInOtherSpellings) {
   EXPECT_TRUE(run_asof("errors e-flow-001").out.starts_with("E-FLOW-001"));
   EXPECT_TRUE(run_asof("errors E-SIDE-515").out.starts_with("I-SIDE-515"));

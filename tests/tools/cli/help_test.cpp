@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <cstring>
 
-#include "tests/tools/run_asof.h"
+#include "tests/tools/on_terminal.h"
 #include "tools/cli/option_tree.h"
 #include "tools/cli/verb_table.h"
 
@@ -53,6 +53,32 @@ TEST(Help, EveryVerbHasExamplesAndAPage) {
       EXPECT_NE(std::string_view(e.command).find(fmt::format("asof {}", verb.name)), std::string::npos)
           << e.command;
     }
+  }
+}
+
+// Commands of examples are as they are typed.
+TEST(Help, LinesFitAndSayNoTypesOfTheParser) {
+  for (const VerbEntry& verb : verbs()) {
+    for (const std::string& line : lines_of(run_asof(std::string(verb.name) + " --help").out)) {
+      if (line.starts_with("  asof ")) continue;
+      EXPECT_LE(line.size(), 100U) << verb.name << ": " << line;
+      for (const char* type : {"TEXT:", "UINT", " INT", "SIZE:", "MODE:", "(0x)", "WHEN:{", "{raw}"})
+        EXPECT_EQ(line.find(type), std::string::npos) << verb.name << ": " << line;
+    }
+  }
+  const std::string help = run_asof("script --help").out;
+  EXPECT_NE(help.find("comm, tid, pid, time,"), std::string::npos) << help;
+  EXPECT_NE(run_asof("query --help").out.find("syscall-latency, irq-latency"), std::string::npos);
+}
+
+TEST(Help, LinesAreAsWideAsTheTerminal) {
+  ASOF_SKIP_WITHOUT_TERMINAL();
+  size_t widest = 0;
+  for (const std::string& line : on_terminal("errors --help")) widest = std::max(widest, line.size());
+  EXPECT_LE(widest, 70U);
+  for (const std::string& line : on_terminal("stacks --help")) {
+    const bool of_text = line.starts_with("          ");
+    EXPECT_TRUE(!of_text || line.size() <= 60U) << line;
   }
 }
 
