@@ -147,7 +147,7 @@ void DecodeLines::finish() {
   merger_.finish();
   const Selection& s = job_->selection;
   if (job_->format.wants(kKindInstructions) && (s.tasks.any() || s.by_place()))
-    coverage_.selected(fmt::format("{} of them selected", format_count(selected_)));
+    coverage_.selected(fmt::format("{} of them selected", format_count(selected_)), selected_ != 0);
   out_.flush();
   if (job_->lines) {
     for (const Notice& n : job_->lines->take_notices()) diagnostics_.notice(n);

@@ -215,6 +215,7 @@ std::string Coverage::headline() const {
   const bool endless = std::ranges::any_of(
       capture_->notices, [](const Notice& n) { return n.code == Code::kBlockStreamTruncated; });
   std::string text = endless ? "of a block stream without an end: " : "";
+  if (none_selected_ && stopped_.empty()) text += "nothing matched: ";
   if (!stopped_.empty()) {
     text += stopped_ + ": ";
     if (chosen_bytes_ != 0)

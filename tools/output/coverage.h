@@ -60,8 +60,11 @@ class Coverage {
   // Decoding ended before the end of the trace: "interrupted", "stopped by --max-errors".
   void stopped(std::string why) { stopped_ = std::move(why); }
 
-  // What of it passed the filters: "12 of them selected".
-  void selected(std::string what) { selected_ = std::move(what); }
+  // What of it passed the filters: "12 of them selected"; `any`: something did.
+  void selected(std::string what, bool any) {
+    selected_ = std::move(what);
+    none_selected_ = !any;
+  }
 
   // The line every summary ends with.
   std::string line() const;
@@ -100,6 +103,7 @@ class Coverage {
   uint64_t missing_bytes_ = 0;  // of lost_bytes_, those that no piece of trace has
   TimeBounds window_{};
   std::string stopped_, selected_;
+  bool none_selected_ = false;
   bool text_missing_ = false;
   bool chosen_part_ = false;  // some CPUs or threads
 };

@@ -79,7 +79,8 @@ class ScriptConsumer final : public ChunkConsumer {
     merger_.finish();
     out_.flush();
     if (filtered_)
-      coverage_.selected(fmt::format("{} selected", format_plural(printer_.lines(), "line", "lines")));
+      coverage_.selected(fmt::format("{} selected", format_plural(printer_.lines(), "line", "lines")),
+                         printer_.lines() != 0);
     tell_printed(printer_, diagnostics_);
     tell_causes(coverage_, diagnostics_);
     if (wants_cycles_ && !any_cycles_) diagnostics_.warn(no_cycles(capture_));

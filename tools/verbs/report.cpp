@@ -233,7 +233,8 @@ ExitCode run_report(ReportOptions& o) {
   }
   tell_stopped(consumer.coverage(), o.choice);
   if (tasks->any()) {
-    consumer.coverage().selected(fmt::format("{} of them selected", format_count(consumer.instructions)));
+    consumer.coverage().selected(fmt::format("{} of them selected", format_count(consumer.instructions)),
+                                 consumer.instructions != 0);
     if (consumer.instructions == 0 && !interrupted()) warn_of_idle_tasks(*tasks, diagnostics);
   }
   if (cycles) cycles->finish();

@@ -58,7 +58,10 @@ TEST(TimeParts, OfRecordsWithoutTimesHaveNoPercentages) {
 
 TEST(LastLine, SaysWhatTheFiltersSelected) {
   const Ran none = run_asof("decode -S _start --tid 999999 " + kDemo);
-  EXPECT_TRUE(has_text(none.err, "61 625 instructions, 0 of them selected, ")) << none.err;
+  EXPECT_TRUE(has_text(none.err,
+                       "nothing matched: decoded 97.08 % of traced time (1 gap, 7.0 us), 61 625 "
+                       "instructions, 0 of them selected, "))
+      << none.err;
   const Ran some = run_asof("decode -S vfs_read " + kDemo);
   std::string said = some.err;
   std::erase(said, ' ');
