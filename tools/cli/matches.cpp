@@ -158,6 +158,7 @@ void warn_of_dsos(const Capture& capture, const std::vector<std::string>& dsos, 
   if (dsos.empty()) return;
   std::set<std::string_view> there;
   for (const Symbol* s : capture.symbols.all()) there.insert(s->dso);
+  for (const CodeFile& f : capture.code.files) there.insert(f.recorded);
   std::vector<std::string_view> names;
   for (const std::string_view dso : there) {
     names.push_back(dso);
@@ -166,7 +167,7 @@ void warn_of_dsos(const Capture& capture, const std::vector<std::string>& dsos, 
   }
   for (const std::string& dso : dsos) {
     if (std::find(names.begin(), names.end(), dso) != names.end()) continue;
-    warn(fmt::format("no file with known functions is '{}'", dso), did_you_mean(dso, names), diagnostics);
+    warn(fmt::format("no file of code is '{}'", dso), did_you_mean(dso, names), diagnostics);
   }
 }
 

@@ -80,7 +80,8 @@ DecodePrinter::DecodePrinter(const DecodeJob& job)
     : job_(job),
       style_(job.format.json ? make_json_style(job.format) : make_text_style(job.format)),
       disassembler_(job.format.syntax, code_machine(job.capture.machine)),
-      texts_(job.capture) {
+      texts_(job.capture),
+      names_(job.capture) {
   for (size_t c = 0; c < suffixes_.size(); ++c) {
     style_->suffix(suffixes_[c], static_cast<Confidence>(c));
     suffixes_[c].append(kSlack, ' ');
@@ -133,12 +134,15 @@ const std::string& DecodePrinter::prefix() {
   return context_.prefix;
 }
 
-At DecodePrinter::name(Space space, Addr a, Time t) const {
-  At at{a, nullptr, 0};
+At DecodePrinter::name(Space space, Addr a, Time t) {
+  At at{.ip = a};
   if (a == 0) return at;
   if (const auto found = job_.capture.symbols.find(is_kernel_address(a) ? kKernelSpace : space, a, t)) {
     at.symbol = found->symbol;
     at.offset = found->offset;
+    at.dso = found->symbol->dso;
+  } else if (job_.format.has(kFieldDso) || !job_.selection.dsos.empty()) {
+    at.dso = names_.at(space, a, t).dso;
   }
   return at;
 }
@@ -162,9 +166,8 @@ bool DecodePrinter::place_selected(const At& at) {
   }
   if (s.dsos.empty()) return true;
   // As in perf, the file name alone is enough.
-  return at.symbol != nullptr && std::any_of(s.dsos.begin(), s.dsos.end(), [&](const std::string& dso) {
-           return at.symbol->dso == dso || at.symbol->dso.ends_with("/" + dso);
-         });
+  return std::ranges::any_of(
+      s.dsos, [&](const std::string& dso) { return at.dso == dso || at.dso.ends_with("/" + dso); });
 }
 
 Addr DecodePrinter::last_instruction(const Block& block) const {

@@ -21,6 +21,7 @@
 #include "tools/decode/decode_options.h"
 #include "tools/decode/decode_style.h"
 #include "tools/disasm/source_text.h"
+#include "tools/output/code_names.h"
 #include "tools/output/merge.h"
 
 namespace asof {
@@ -82,7 +83,7 @@ class DecodePrinter {
   const std::string& prefix();  // and room after it, see decode_printer.cpp
   const BlockText& text_of(const Block& block, Time t);
   void make_text(const Block& block, Time t, BlockText& out);
-  At name(Space space, Addr a, Time t) const;
+  At name(Space space, Addr a, Time t);
   bool symbol_selected(const Symbol* symbol);
   bool place_selected(const At& at);
   Addr last_instruction(const Block& block) const;
@@ -107,6 +108,7 @@ class DecodePrinter {
   std::unique_ptr<LineStyle> style_;
   Disassembler disassembler_;
   BlockTexts texts_;
+  CodeNames names_;
   tsl::robin_map<const Block*, BlockText> blocks_;
   size_t cached_bytes_ = 0;
   uint64_t printed_ = 0;

@@ -26,6 +26,7 @@ struct At {  // an address and its name
   Addr ip = 0;
   const Symbol* symbol = nullptr;
   uint64_t offset = 0;
+  std::string_view dso = "[unknown]";
 };
 
 struct InsnText {

@@ -95,7 +95,10 @@ class JsonStyle final : public LineStyle {
   void put(std::string& out, std::string_view side, const At& at) const {
     auto it = std::back_inserter(out);
     if (f_.has(kFieldIp)) fmt::format_to(it, ",\"{}ip\":\"{:#x}\"", side, at.ip);
-    if (at.symbol == nullptr) return;
+    if (at.symbol == nullptr) {
+      if (f_.has(kFieldDso) && at.dso != At{}.dso) put_json_key(out, fmt::format("{}dso", side), at.dso);
+      return;
+    }
     if (f_.has(kFieldSym)) put_json_key(out, fmt::format("{}sym", side), at.symbol->shown());
     if (f_.has(kFieldSymoff)) fmt::format_to(it, ",\"{}symoff\":{}", side, at.offset);
     if (f_.has(kFieldDso)) put_json_key(out, fmt::format("{}dso", side), at.symbol->dso);

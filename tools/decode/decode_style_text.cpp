@@ -106,7 +106,7 @@ class TextStyle final : public LineStyle {
         if (f_.has(kFieldSymoff)) fmt::format_to(it, "+0x{:x}", at.offset);
       }
     }
-    if (f_.has(kFieldDso)) fmt::format_to(it, " ({})", at.symbol == nullptr ? "[unknown]" : at.symbol->dso);
+    if (f_.has(kFieldDso)) fmt::format_to(it, " ({})", at.dso);
   }
 
   DecodeFormat f_;

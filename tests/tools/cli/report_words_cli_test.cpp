@@ -128,6 +128,17 @@ TEST(ReportWords, CodeWithoutSymbolsIsToldApartByFile) {
   EXPECT_EQ(r.status, 0) << r.err;
   EXPECT_TRUE(has(r.out, " no symbol (/opt/demo/worker)\n")) << r.out;
   EXPECT_TRUE(has(r.out, " no symbol ([kernel])\n")) << r.out;
+  // In lines as well, as in perf, and a filter by the file finds it.
+  const auto decoded = [&](const std::string& options) {
+    return run_asof(fmt::format("decode {1} {0}/perf.data --symfs {0}/symfs", dir.path().string(), options));
+  };
+  const Ran lines = decoded("--dsos worker -F ip,sym,dso");
+  EXPECT_FALSE(has(lines.err, "E-FILE-091")) << lines.err;
+  EXPECT_GT(lines_of(lines.out).size(), 10'000U);
+  for (const std::string& line : lines_of(lines.out))
+    ASSERT_TRUE(line.ends_with(" [unknown] (/opt/demo/worker)")) << line;
+  EXPECT_TRUE(has(decoded("--dsos worker --itrace=b --format jsonl").out, "\"to_dso\":\"/opt/demo/worker\""));
+  EXPECT_TRUE(has(decoded("--dsos nope").err, "no file of code is 'nope'"));
 }
 
 // But for the rows of numbers.
