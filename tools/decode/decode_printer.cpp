@@ -62,6 +62,7 @@ uint32_t kind_of(EventKind kind) {
       return kKindPower;
     case EventKind::kCycles:
       return kKindCycles;
+    case EventKind::kExecMode:
     case EventKind::kCfe:
     case EventKind::kEvd:
       return kKindInterrupts;
@@ -328,7 +329,8 @@ void DecodePrinter::event_between(Last& last, const Chunk& chunk, size_t index, 
   if (walk_) walk_->event(e);
   if (e.kind == EventKind::kCycles) {
     print_cycles(e, index, stream, out);
-  } else if (job_.format.wants(kind_of(e.kind))) {
+  } else if (job_.format.wants(kind_of(e.kind)) &&
+             (e.kind != EventKind::kExecMode || job_.capture.x86.event_trace)) {
     print_event(e, stream, space, out);
   }
   if (!job_.format.wants_flow()) return;

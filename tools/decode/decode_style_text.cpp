@@ -258,6 +258,8 @@ std::string event_details(const Event& e) {
       return fmt::format("{} vector: {}", cfe_name(e.a), e.b);
     case EventKind::kEvd:
       return fmt::format("{} payload: {:#x}", evd_name(e.a), e.b);
+    case EventKind::kExecMode:
+      return fmt::format("{} bits, interrupts {}", e.a, e.b != 0 ? "on" : "off");
     case EventKind::kBbp:
     case EventKind::kBep:
       return fmt::format("type: {:#x} size: {:#x}", e.a, e.b);

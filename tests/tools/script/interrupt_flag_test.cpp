@@ -148,6 +148,30 @@ TEST_F(InterruptFlag, LinesAreThoseOfPerf) {
   }
 }
 
+TEST_F(InterruptFlag, DecodePrintsItsChanges) {
+  record(true);
+  const auto changes = [&] {
+    const Ran r = run_asof("decode -q --itrace=I -F ip " + path());
+    EXPECT_EQ(r.status, 0) << r.err;
+    std::vector<std::string> out;
+    for (const std::string& line : lines_of(r.out)) {
+      if (line.find("exec-mode") != std::string::npos)
+        out.push_back(std::regex_replace(line, std::regex(" +"), " "));
+    }
+    return out;
+  };
+  const auto got = changes();
+  ASSERT_GE(got.size(), 6U);
+  const std::vector<std::string> first = {
+      " exec-mode: 64 bits, interrupts off 401001", " exec-mode: 64 bits, interrupts on 401004",
+      " exec-mode: 64 bits, interrupts off 401020", " exec-mode: 64 bits, interrupts on 401030"};
+  EXPECT_EQ(std::vector(got.begin(), got.begin() + 4), first);
+  const Ran r = run_asof("decode -q --itrace=I --format jsonl " + path());
+  EXPECT_NE(r.out.find("\"type\":\"exec-mode\""), std::string::npos) << r.out;
+  record(false);
+  EXPECT_EQ(changes(), std::vector<std::string>{});
+}
+
 // MODE.Exec says it only where the recording asked for it.
 TEST_F(InterruptFlag, NothingIsSaidWhereItWasNotTraced) {
   record(false);
