@@ -84,6 +84,9 @@ void PerfDataFile::put(std::string_view bytes) {
 }
 
 std::string PerfDataFile::attributes() const {
+  // Of perf_event_attr::branch_sample_type: PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_TYPE_SAVE.
+  constexpr size_t kBranchSampleTypeAt = 72;
+  constexpr uint64_t kAnyBranch = 1 << 3, kTypesOfBranches = 1 << 16;
   std::string out;
   for (const SynthesisedEvent& e : events_) {
     std::string attr;
@@ -91,6 +94,8 @@ std::string PerfDataFile::attributes() const {
     put_u32(attr, kAttrSize);
     for (const uint64_t v : {e.config, e.period, e.sample_type, uint64_t{4}, kSampleIdAll | e.exclude})
       put_u64(attr, v);
+    attr.resize(kBranchSampleTypeAt, '\0');
+    put_u64(attr, (e.sample_type & kSampleBranchStack) != 0 ? kAnyBranch | kTypesOfBranches : 0);
     attr.resize(kAttrSize, '\0');
     out += attr;
   }

@@ -67,9 +67,28 @@ void SampleWriter::call_chain(const ScriptRecord& r, const ThreadStack& stack) {
   for (const uint64_t a : chain) put_u64(out_, a);
 }
 
+// The kernel's PERF_BR_*. What it has no number for, as INT n and the abort of a transaction, has none.
+uint64_t branch_type(uint32_t flags) {
+  constexpr uint64_t kNotSaid = 0, kConditional = 1, kJump = 2, kIndirectJump = 3, kCall = 4,
+                     kIndirectCall = 5, kReturn = 6, kSyscall = 7, kSysret = 8, kExceptionReturn = 11,
+                     kInterrupt = 12;
+  const auto has = [flags](uint32_t f) { return (flags & f) != 0; };
+  const bool far = has(kFlagSyscallret | kFlagInterrupt);
+  if (has(kFlagTxAbort | kFlagTraceBegin)) return kNotSaid;
+  if (has(kFlagConditional)) return kConditional;
+  if (has(kFlagReturn)) return !far ? kReturn : has(kFlagSyscallret) ? kSysret : kExceptionReturn;
+  if (has(kFlagCall)) {
+    if (far) return has(kFlagSyscallret) ? kSyscall : has(kFlagAsync) ? kInterrupt : kNotSaid;
+    return has(kFlagIndirect) ? kIndirectCall : kCall;
+  }
+  if (has(kFlagAsync)) return kNotSaid;
+  return has(kFlagIndirect) ? kIndirectJump : kJump;
+}
+
 // struct perf_branch_entry: from, to, flags. Whether a branch was predicted is not in the trace.
 void SampleWriter::branch_stack(const ThreadStack& stack) {
   constexpr uint64_t kInTransaction = 4, kAbort = 8;
+  constexpr unsigned kTypeAt = 20;
   const auto is_elsewhere = [this](const ThreadStack::TakenBranch& b) {
     return !mapped_->has(b.from_space, b.from, b.time) || !mapped_->has(b.to_space, b.to, b.time);
   };
@@ -79,8 +98,8 @@ void SampleWriter::branch_stack(const ThreadStack& stack) {
   for (const ThreadStack::TakenBranch& b : std::ranges::subrange(stack.branches.begin(), end)) {
     put_u64(out_, b.from);
     put_u64(out_, b.to);
-    put_u64(out_,
-            ((b.flags & kFlagInTx) != 0 ? kInTransaction : 0) | ((b.flags & kFlagTxAbort) != 0 ? kAbort : 0));
+    put_u64(out_, ((b.flags & kFlagInTx) != 0 ? kInTransaction : 0) |
+                      ((b.flags & kFlagTxAbort) != 0 ? kAbort : 0) | branch_type(b.flags) << kTypeAt);
   }
 }
 

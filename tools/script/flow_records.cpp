@@ -15,6 +15,8 @@ namespace {
 using RecordKind = ScriptRecord::Kind;
 
 uint32_t flags_of(const Block& b) {
+  if (b.kind == BranchKind::kJumpInd) return kFlagBranch | kFlagIndirect;
+  if (b.kind == BranchKind::kCallInd) return kFlagBranch | kFlagCall | kFlagIndirect;
   const std::string_view word = branch_flags(b);
   if (word == "jcc") return kFlagBranch | kFlagConditional;
   if (word == "call") return kFlagBranch | kFlagCall;

@@ -50,6 +50,7 @@ std::string flag_letters(uint32_t flags) {
 }  // namespace
 
 std::string flags_text(uint32_t flags) {
+  flags &= ~uint32_t{kFlagIndirect};
   struct Word {
     uint32_t flags;
     std::string_view text;

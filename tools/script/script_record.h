@@ -28,6 +28,7 @@ enum BranchFlag : uint32_t {
   kFlagInTx = 1 << 10,
   kFlagIntrDisable = 1 << 13,
   kFlagIntrToggle = 1 << 14,
+  kFlagIndirect = 1 << 30,  // not perf's: a jump or call to where a register or memory says
 };
 // Of --itrace's letters c and r.
 inline constexpr uint32_t kCallFlags = kFlagCall | kFlagAsync | kFlagTraceEnd,

@@ -98,6 +98,35 @@ TEST_F(Inject, ChainsAndBranchStacks) {
   EXPECT_TRUE(std::regex_search(tree, std::regex("outer"))) << tree;
 }
 
+// What perf shows of an entry's type, beside the flags of perf's own decoder.
+TEST_F(Inject, BranchStacksSayWhichKindEachIs) {
+  const Ran r = run_asof("inject --itrace i1000il4 " + kDemo + " -o " + path("out.data"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::map<std::pair<uint64_t, uint64_t>, std::string> flags;
+  for (const std::string& line : lines_of(run_asof("script -q --itrace=b -F flags,ip,addr " + kDemo).out)) {
+    static const std::regex kBranch("^ *([a-z][a-z ]*[a-z]) +([0-9a-f]+) => +([0-9a-f]+)");
+    std::smatch m;
+    if (std::regex_search(line, m, kBranch))
+      flags[{std::stoull(m[2], nullptr, 16), std::stoull(m[3], nullptr, 16)}] = m[1];
+  }
+  const std::map<std::string, std::set<std::string>> kinds = {
+      {"COND", {"jcc"}},      {"UNCOND", {"jmp"}}, {"IND", {"jmp"}},         {"CALL", {"call"}},
+      {"IND_CALL", {"call"}}, {"RET", {"return"}}, {"SYSCALL", {"syscall"}}, {"SYSRET", {"sysret"}},
+      {"ERET", {"iret"}},     {"IRQ", {"hw int"}}};
+  std::map<std::string, size_t> seen;
+  for (const std::string& line : lines_of(perf("script -D -i " + path("out.data")))) {
+    static const std::regex kEntry("^\\.\\.\\.\\.\\. *[0-9]+: ([0-9a-f]+) -> ([0-9a-f]+) .* ([A-Z_]+) *$");
+    std::smatch m;
+    if (!std::regex_search(line, m, kEntry)) continue;
+    ++seen[m[3]];
+    const auto own = flags.find({std::stoull(m[1], nullptr, 16), std::stoull(m[2], nullptr, 16)});
+    ASSERT_NE(own, flags.end()) << line;
+    EXPECT_TRUE(kinds.at(m[3]).contains(own->second)) << line << own->second;
+  }
+  for (const char* kind : {"COND", "UNCOND", "CALL", "RET", "SYSCALL", "SYSRET"})
+    EXPECT_GT(seen[kind], 0U) << kind;
+}
+
 TEST_F(Inject, AnnotateShowsWhereTheSamplesAre) {
   if (!runs("objdump --version")) GTEST_SKIP() << "objdump is not installed";
   inject("i1i");
