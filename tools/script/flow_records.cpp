@@ -81,7 +81,7 @@ void FlowRecords::add_ipc(ScriptRecord& r, Ipc& last) const {
 }
 
 void FlowRecords::put(const ScriptRecord& r) {
-  if (r.time != kTimeMin && !itrace_.timeless) out_->at(r.time);
+  if (r.time != kTimeMin && !itrace_.timeless) out_->at(serves_samples() ? user_return_.of(r.time) : r.time);
   r.append_to(out_->text);
 }
 
@@ -119,6 +119,7 @@ void FlowRecords::branch(Time t, Space from_space, Addr from, Space to_space, Ad
   r.to_space = to_space;
   r.ip = from;
   r.addr = to;
+  if ((from == 0 || is_kernel_address(from)) && to != 0 && !is_kernel_address(to)) user_return_.back(t, cbr_);
   if (shown) add_ipc(r, last_branch_);
   if (last != nullptr) {
     const Block& b = *last->block;
@@ -216,6 +217,7 @@ void FlowRecords::step(const Step& s) {
   if (code_ != nullptr) code(s);
   if (itrace_.instructions) instructions(s);
   now_.instructions += s.count;
+  user_return_.ran(s.time, s.count);
   last_ = s;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/script/pebs_blocks.h"
 #include "tools/script/script_options.h"
 #include "tools/script/script_record.h"
+#include "tools/script/user_return.h"
 
 namespace asof {
 
@@ -27,6 +28,7 @@ class FlowRecords {
         pebs_(capture, stream),
         event_trace_(capture.x86.event_trace),
         itrace_(itrace),
+        user_return_(capture),
         follow_(follow),
         follow_all_(follow_all),
         code_(code) {}
@@ -67,6 +69,8 @@ class FlowRecords {
   // Has the target of its branch now, or none.
   void flush_waiting(Addr target, Space space);
   void put(const ScriptRecord& r);
+  // Samples of the recording get callers or branches of the trace.
+  bool serves_samples() const { return itrace_.sample_chain != 0 || itrace_.sample_branches != 0; }
   struct Ipc {
     uint64_t cycles = 0, instructions = 0;
   };
@@ -79,6 +83,7 @@ class FlowRecords {
   bool aborts_ = false;  // the next interrupt is the abort of a transaction
   bool event_trace_;     // MODE.Exec says RFLAGS.IF
   ScriptItrace itrace_;
+  UserReturn user_return_;
   bool follow_, follow_all_;
   CodeOfBlocks* code_;
   TimedText* out_ = nullptr;

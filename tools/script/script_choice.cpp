@@ -99,6 +99,7 @@ Result<void> fit_to_recording(const Capture& capture, ScriptFormat& format) {
   }
   const bool samples = format.side_band.samples && capture.record_counts.contains(perf::kSample);
   format.side_band.samples = samples;
+  if (!samples) format.itrace.sample_chain = format.itrace.sample_branches = 0;
   if (format.itrace.last_branches == 0 && !samples &&
       format.has(kScriptBrstack | kScriptBrstacksym | kScriptBrstackoff))
     return usage("the fields brstack, brstacksym and brstackoff need --itrace with the letter l",
