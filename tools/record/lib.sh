@@ -196,16 +196,35 @@ set_trigger() {
   guard append "$trigger_list" -:asof/trigger
   printf '%s\n' "$trigger_probe" >>"$trigger_list" || die 4 "the kernel does not take the probe: $trigger_probe"
   guard folder "$trigger_place"
-  if ! mkdir "$trigger_place" || ! printf 1 >"$trigger_place/events/asof/trigger/enable"; then
+  if ! mkdir "$trigger_place" || ! printf 0 >"$trigger_place/events/asof/trigger/enable"; then
     die 4 "the probe cannot be listened to in $trigger_place"
   fi
 }
 
-# Until it ran: then perf reads what it has of the trace. It has to be past that when it is told to end.
-wait_for_trigger() { # perf, file that says that it ran
+# The command that is recorded waits until the probe is listened to: what it runs first may be the trigger. Until then it runs no
+# program of its own, which may do so, too.
+# shellcheck disable=SC2016 # the inner shell's
+begin_when_listening=': >"$1/started"
+read -r line <"$1/listening" || exit
+shift
+exec "$@"'
+
+# Until it ran: then perf reads what it has of the trace. It has to be past that when it is told to end. The probe counts from where
+# perf has started the command: before, the signal would end perf, or mean nothing to it.
+wait_for_trigger() { # perf, the recording's folder
   local line
+  while [ ! -e "$2/started" ]; do
+    kill -0 "$1" 2>/dev/null || return 0
+    sleep 0.02
+  done
+  sleep 0.2 # until perf waits for trace
+  if ! printf 1 >"$trigger_place/events/asof/trigger/enable"; then
+    kill "$1" 2>/dev/null || true
+    return 0
+  fi
+  printf 'begin\n' >"$2/listening"
   read -r line <"$trigger_place/trace_pipe" || return 0
-  printf '%s\n' "$line" >"$2"
+  printf '%s\n' "$line" >"$2/triggered"
   kill -USR2 "$1" 2>/dev/null || return 0
   sleep 1
   kill "$1" 2>/dev/null || true
@@ -315,6 +334,8 @@ record() {
   if [ -n "$trigger" ]; then
     how=(-S -e asof:trigger)
     [ ${#command[@]} -gt 0 ] || command=(sleep "$seconds")
+    command=(sh -c "$begin_when_listening" begin "$out" "${command[@]}")
+    mkfifo "$out/listening" || die 4 "$out takes no FIFO"
   fi
   [ ${#command[@]} -gt 0 ] || command=("$tools/toggle" --seconds "$seconds" --seed "$seed")
   # perf runs in the background, because bash runs no trap while it waits for a command: whoever ends the script ends
@@ -330,7 +351,7 @@ record() {
     recorder=$!
     guard end "$recorder"
     if [ -n "$trigger" ]; then
-      wait_for_trigger "$recorder" "$out/triggered" &
+      wait_for_trigger "$recorder" "$out" &
       listener=$!
       guard end "$listener"
     fi
@@ -348,6 +369,8 @@ record() {
   if [ -n "$listener" ]; then
     kill "$listener" 2>/dev/null || true
     wait "$listener" 2>/dev/null || true
+    : <>"$out/listening" # whoever waits for it still ends
+    rm -f "$out/started" "$out/listening"
     [ -s "$out/triggered" ] || die 4 "$trigger did not run: nothing was kept"
     rm "$out/triggered"
     [ "$status" = 143 ] && status=0 # as it was told

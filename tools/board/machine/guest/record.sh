@@ -34,9 +34,10 @@ snapshot) # a snapshot in the midst of the work, and one at its end
 switch) # another file at each signal
   mkdir "$folder/files"
   snapshots=1 perf record -o "$folder/files/perf.data" "$@" -- sh /machine/workload.sh run ;;
-script) # a script of tools/record as it is
-  RECORD_TOOLS=/machine/record "/machine/record/$mode" --check || exit
-  /machine/record/"$mode" -o "$folder/recording" --seed "$seed" "$@" ;;
+script) # a script of tools/record as it is; what its mode's name has behind it is in the arguments
+  script=/machine/record/${mode%-trigger}
+  RECORD_TOOLS=/machine/record "$script" --check || exit
+  "$script" -o "$folder/recording" --seed "$seed" "$@" ;;
 attach) # to a process that repeats the workload
   (while :; do sh /machine/workload.sh run; done) &
   perf record -o "$folder/perf.data" "$@" -p $! -- sleep 0.1
