@@ -243,6 +243,11 @@ async function testKeyboard() {
   const nameless = await page.evaluate(() => [...document.querySelectorAll('button, input, canvas[tabindex], aside[tabindex]')]
     .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim())).map((e) => e.outerHTML));
   assert.deepStrictEqual(nameless, []);
+  // What the browser tells a screen reader: headings, a table with the names of its columns, and what was just selected.
+  await press(page, '}');
+  const told = await page.locator('body').ariaSnapshot();
+  for (const part of [/navigation "tracks"/, /application "timeline"/, /complementary "details"/, /heading "jump_label: nop to jump"/,
+    /columnheader "old until"/, /row "CPU 0 6\.[0-9]+ 6\.[0-9]+/, /status: "change 1, jump_label: nop to jump, update_process_times/]) assert.match(told, part);
   await end();
 }
 

@@ -9,6 +9,7 @@ const os = require('os');
 const path = require('path');
 const browser = require('./browser.js');
 const {withTrace, withViewer} = require('./perfetto.js');
+const {openPage, picture} = require('./page.js');
 const {counterUnits} = require('./perfetto_packets.js');
 
 const [build, source] = process.argv.slice(2).map((p) => path.resolve(p));
@@ -201,6 +202,20 @@ async function checkViewer(file) {
   }, {width: 1400, height: 900});
 }
 
+// For docs/html-view.md: both viewers with the same capture, at the sizes of a window and of a phone.
+async function picturesSideBySide() {
+  const html = write('demo.html');
+  for (const [name, size] of [['window', {width: 1400, height: 900}], ['phone', {width: 390, height: 844}]]) {
+    const {page, end} = await openPage(html, {size});
+    await picture(page, path.join(build, `beside-asof-${name}.png`));
+    await end();
+    await withViewer(path.join(scratch, 'demo.pftrace'), async (viewer) => {
+      await viewer.waitForTimeout(1000);
+      await viewer.screenshot({path: path.join(build, `beside-perfetto-${name}.png`)});
+    }, size);
+  }
+}
+
 async function main() {
   const want = ofChrome(write('demo.json'));
   assert(want.calls.length > 9000);
@@ -229,6 +244,7 @@ async function main() {
   await checkInstructions();
   await checkNoTime();
   await checkViewer(path.join(scratch, 'demo.pftrace'));
+  await picturesSideBySide();
 }
 
 browser.runTests(main, scratch, "Perfetto's trace processor");
