@@ -131,7 +131,9 @@ void UserText::map(const TaskFact& fact) {
   }
   process.current[fact.range.begin] = process.mappings.size();
   process.mappings.push_back(mapped);
-  if (side_.names[fact.name] == "[uprobes-trampoline]" && !process.probed) add_uprobes(process, fact.time);
+  // Of "[uprobes-trampoline]" the kernel writes 15 characters (perf_event_mmap_event()).
+  if (side_.names[fact.name].starts_with("[uprobes-trampo") && !process.probed)
+    add_uprobes(process, fact.time);
 }
 
 // The parts of a mapping for which this is new. A JIT that makes its pages writable and then executable again

@@ -319,6 +319,19 @@ TEST_F(User, ChildMakesInheritedCodeExecutableAgain) {
   EXPECT_NE(find_notice(*capture, Code::kSelfModifyingProcess), nullptr);
 }
 
+// Of "[uprobes-trampoline]" the kernel writes 15 characters.
+TEST_F(User, FromTheTrampolineOfUprobesOnTextIsUnsure) {
+  file("/bin/a", 0x11, 0xaa);
+  map(7, "/bin/a", 0xaa, Recording::at(50, 0, 7, 7));
+  MmapSpec trampoline{
+      .pid = 7, .tid = 7, .addr = kCode - 0x2000, .len = 0x1000, .pgoff = 0, .filename = "[uprobes-trampo"};
+  r.writer.mmap2(trampoline, Recording::at(200, 0, 7, 7));
+  r.writer.itrace_start(7, 7, Recording::at(10));
+  open();
+  EXPECT_FALSE(unsure_at(*capture, space_at(100), kCode, 100));
+  EXPECT_TRUE(unsure_at(*capture, space_at(210), kCode, 210));
+}
+
 // perf -d records mappings that are not code: headers before code, as linkers lay files out.
 TEST_F(User, LoadersMapCodeOnce) {
   file("/bin/a", 0x11, 0xaa);

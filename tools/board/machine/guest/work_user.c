@@ -145,12 +145,12 @@ int work_switch(void) {
   return 0;
 }
 
-/* Begins with a NOP of 5 bytes, which Linux 7.x turns into a CALL where earlier ones use INT3. */
+/* Begins with the one NOP that Linux 7.3 turns into a CALL (is_optimizable_nop10()) where earlier ones use INT3. */
 __attribute__((noinline, noclone)) uint64_t uprobe_target(uint64_t v);
 #ifdef __x86_64__
 __asm__(
     ".text\n.p2align 4\n.globl uprobe_target\n.type uprobe_target, @function\nuprobe_target:\n"
-    ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n"
+    ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00\n"
     "lea 1(%rdi,%rdi,2), %rax\nret\n.size uprobe_target, . - uprobe_target\n");
 #else
 uint64_t uprobe_target(uint64_t v) {
