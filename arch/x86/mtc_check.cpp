@@ -67,6 +67,10 @@ MtcFit check_mtc(const Stream& stream, const Config& config, uint64_t most_bytes
     size_t at = find_psb(bytes, 0);
     uint8_t block_bytes = 0;
     while (at < bytes.size() && fit.checked < most_checks) {
+      if (block_bytes == 0 && is_short_tnt(bytes[at])) {  // which most bytes are
+        ++at;
+        continue;
+      }
       const Packet k = read_packet(bytes.data() + at, bytes.data() + bytes.size(), block_bytes);
       if (k.type == Pk::kEnd) break;
       if (k.type == Pk::kBad) {

@@ -1,6 +1,7 @@
 #include "decoder/module/kernel_text_symbols.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "decoder/io/in_order.h"
@@ -10,13 +11,14 @@ namespace {
 
 constexpr Addr kPage = 4096;
 
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
 // Two characters at most: a loop is faster than find_first_of(), which calls memchr() for each.
 std::string_view next_field(std::string_view& line) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
   size_t begin = 0;
-  while (begin < line.size() && blank(line[begin])) ++begin;
+  while (begin < line.size() && is_blank(line[begin])) ++begin;
   size_t end = begin;
-  while (end < line.size() && !blank(line[end])) ++end;
+  while (end < line.size() && !is_blank(line[end])) ++end;
   const std::string_view field = line.substr(begin, end - begin);
   line.remove_prefix(end);
   return field;
@@ -77,20 +79,62 @@ std::vector<std::span<const uint8_t>> pieces_of_lines(std::span<const uint8_t> b
   return out;
 }
 
+std::string_view in_brackets(std::string_view field) {
+  const bool has = field.size() > 2 && field.front() == '[' && field.back() == ']';
+  return has ? field.substr(1, field.size() - 2) : std::string_view();
+}
+
+// By its character; 16 or more: it is none.
+constexpr auto kHexDigits = [] {
+  std::array<uint8_t, 256> all{};
+  all.fill(16);
+  for (uint8_t i = 0; i < 10; ++i) all['0' + i] = i;
+  for (uint8_t i = 0; i < 6; ++i) all['a' + i] = static_cast<uint8_t>(10 + i);
+  return all;
+}();
+
+// A line as a 64-bit kernel writes it, "%016lx %c %s[\t[%s]]": opening a capture reads a hundred thousand. Nothing: it is
+// another one.
+std::optional<KernelSymbol> usual_symbol(std::string_view line) {
+  constexpr size_t kDigits = 16, kName = kDigits + 3;
+  if (line.size() <= kName || line[kDigits] != ' ' || line[kName - 1] != ' ') return std::nullopt;
+  KernelSymbol out{.addr = 0, .type = line[kDigits + 1], .name = {}, .module = {}};
+  uint8_t all = 0;
+  for (size_t i = 0; i < kDigits; ++i) {
+    const uint8_t digit = kHexDigits[static_cast<uint8_t>(line[i])];
+    all |= digit;
+    out.addr = out.addr << 4U | digit;
+  }
+  line.remove_prefix(kName);
+  const size_t tab = line.find('\t');
+  out.name = line.substr(0, tab);
+  if (all > 15 || is_blank(out.type) || out.name.empty() || out.name.find(' ') != std::string_view::npos)
+    return std::nullopt;
+  if (tab == std::string_view::npos) return out;
+  line.remove_prefix(tab + 1);
+  out.module = in_brackets(line);
+  if (out.module.empty() || std::ranges::any_of(out.module, is_blank)) return std::nullopt;
+  return out;
+}
+
+std::optional<KernelSymbol> any_symbol(std::string_view line) {
+  KernelSymbol out;
+  const auto addr = number<Addr>(next_field(line), 16);
+  const std::string_view type = next_field(line);
+  out.name = next_field(line);
+  out.module = in_brackets(next_field(line));
+  if (!addr || type.size() != 1 || out.name.empty()) return std::nullopt;
+  out.addr = *addr;
+  out.type = type[0];
+  return out;
+}
+
 std::vector<KernelSymbol> symbols_in(std::span<const uint8_t> lines) {
   std::vector<KernelSymbol> out;
   each_line(lines, [&](std::string_view line) {
-    KernelSymbol symbol;
-    const auto addr = number<Addr>(next_field(line), 16);
-    const std::string_view type = next_field(line);
-    symbol.name = next_field(line);
-    std::string_view module = next_field(line);
-    if (!addr || *addr == 0 || type.size() != 1 || symbol.name.empty()) return;
-    symbol.addr = *addr;
-    symbol.type = type[0];
-    if (module.size() > 2 && module.front() == '[' && module.back() == ']')
-      symbol.module = module.substr(1, module.size() - 2);
-    out.push_back(symbol);
+    auto symbol = usual_symbol(line);
+    if (!symbol) symbol = any_symbol(line);
+    if (symbol && symbol->addr != 0) out.push_back(*symbol);
   });
   return out;
 }

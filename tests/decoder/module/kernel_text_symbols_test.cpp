@@ -70,5 +70,47 @@ TEST(KallsymsPieces, ThatEndWithALineExactly) {
   }
 }
 
+// A line is read at once where it has the form that a 64-bit kernel gives it, else field by field: the same comes of it.
+TEST(KallsymsLines, OfEveryForm) {
+  const TempDir dir;
+  struct Case {
+    const char* line;
+    Addr addr;  // 0: no symbol
+    const char *name, *module;
+  };
+  const Case cases[] = {{"ffffffff81000010 t f", kText + 16, "f", ""},
+                        {"ffffffff81000010 t f\t[m]", kText + 16, "f", "m"},
+                        {"ffffffff81000010 t f\t[m] ", kText + 16, "f", "m"},
+                        {"ffffffff81000010 t f\tm", kText + 16, "f", ""},
+                        {"ffffffff81000010 t f [m]", kText + 16, "f", "m"},
+                        {"ffffffff81000010 t f\t\t[m]", kText + 16, "f", "m"},
+                        {"ffffffff81000010 t f\t[]", kText + 16, "f", ""},
+                        {"ffffffff81000010 t f\t", kText + 16, "f", ""},
+                        {"ffffffff81000010\tt\tf", kText + 16, "f", ""},
+                        {"ffffffff81000010  t  f", kText + 16, "f", ""},
+                        {" ffffffff81000010 t f", kText + 16, "f", ""},
+                        {"FFFFFFFF81000010 t f", kText + 16, "f", ""},
+                        {"0xffffffff81000010 t f", kText + 16, "f", ""},
+                        {"c0008000 t f", 0xc0008000, "f", ""},
+                        {"0000000000000000 t f", 0, "", ""},
+                        {"ffffffff8100001g t f", 0, "", ""},
+                        {"ffffffff81000010 tt f", 0, "", ""},
+                        {"ffffffff81000010 t ", 0, "", ""},
+                        {"ffffffff81000010   f", 0, "", ""},
+                        {"ffffffff810000100 t f", 0, "", ""}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.line);
+    const auto all = load(dir, fmt::format("{}\n{:x} T last\n", c.line, kText + 32), 1);
+    ASSERT_TRUE(all.has_value());
+    ASSERT_EQ(all->symbols().size(), c.addr == 0 ? 1U : 2U);
+    if (c.addr == 0) continue;
+    const KernelSymbol& s = all->symbols()[0];
+    EXPECT_EQ(s.addr, c.addr);
+    EXPECT_EQ(s.type, 't');
+    EXPECT_EQ(s.name, c.name);
+    EXPECT_EQ(s.module, c.module);
+  }
+}
+
 }  // namespace
 }  // namespace asof::test
