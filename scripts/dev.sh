@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 needed=(g++ cmake ninja-build pkg-config libipt-dev libopencsd-dev libcapstone-dev libelf-dev libdw-dev libtbb-dev
         libiberty-dev libgtest-dev libbenchmark-dev libzydis-dev libzstd-dev libarchive-dev libfmt-dev libcli11-dev robin-map-dev rapidjson-dev
-        nlohmann-json3-dev libprotozero-dev libseccomp-dev libsqlite3-dev zlib1g-dev zstd)
+        nlohmann-json3-dev libprotozero-dev libseccomp-dev libsqlite3-dev nettle-dev libcsv-dev zlib1g-dev zstd)
 # Manual pages are not made without it.
 optional=(scdoc)
 # The Python module is not made without them; NumPy is for its tests.

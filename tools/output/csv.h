@@ -6,13 +6,6 @@
 
 namespace asof {
 
-inline std::string csv_field(std::string_view text) {
-  constexpr std::string_view kFormula = "=+-@";
-  if (text.size() > 1 && kFormula.contains(text[0])) return csv_field("'" + std::string(text));
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
+std::string csv_field(std::string_view text);
 
 }  // namespace asof

@@ -1,23 +1,14 @@
 #include "tools/timeline/html_pack.h"
 
+#include <nettle/base64.h>
+
 #include "tools/output/gzip.h"
 
 namespace asof {
 
 std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t three = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      const bool filler = i + k > bytes.size();
-      out += filler ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-    }
-  }
+  std::string out(BASE64_ENCODE_RAW_LENGTH(bytes.size()), 0);
+  base64_encode_raw(out.data(), bytes.size(), reinterpret_cast<const uint8_t*>(bytes.data()));
   return out;
 }
 
