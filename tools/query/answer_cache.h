@@ -18,10 +18,10 @@
 namespace asof {
 
 struct KeptTables {
-  std::set<std::string> names;  // tables and columns that were asked for
-  bool all = false;             // everything was
-  std::set<std::string> indices;
-  int status = 0;               // exit status of decoding
+  std::set<std::string> names;    // tables and columns that were asked for
+  bool all = false;               // everything was
+  std::set<std::string> indices;  // that there are
+  int status = 0;                 // exit status of decoding
   std::vector<Notice> notices;
   std::vector<FileState> files;  // that decoding read beyond those of the key
 };
