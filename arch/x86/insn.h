@@ -24,7 +24,7 @@ enum class InsnStatus : uint8_t { kOk, kTruncated, kInvalid };
 // Decodes the instruction at `ip` from `bytes` (at most 15 are looked at) in `mode` (16, 32, 64).
 // kTruncated: more bytes are needed. Thread-safe.
 InsnStatus decode_insn(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
-// The same of what the flow can pass: UD0, UD1 and UD2 are kInvalid, too. Only a FUP tells that one of them was reached.
+// decode_insn() of what the flow can pass: UD0, UD1 and UD2 are kInvalid, too. Only a FUP tells that one was reached.
 InsnStatus decode_passable(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);
 // decode_insn(), always by the library: decode_insn() asks it about what is not plain only.
 InsnStatus decode_insn_fully(std::span<const uint8_t> bytes, Addr ip, uint8_t mode, Insn& out);

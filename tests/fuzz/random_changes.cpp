@@ -1,13 +1,13 @@
-// Random changes of the corpora, with whatever the build has: without sanitizers a hundred times as many as libFuzzer makes, for what
+// Random changes of the corpora, with whatever the build has: without sanitizers many times as many as libFuzzer makes, for what
 // targets compare. Each is a function of target and number.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 
 #include "tests/fuzz/corpus.h"
@@ -70,13 +70,13 @@ std::span<const uint8_t> part_of(const Buffer& other, test::SimRandom& random) {
 
 class Changes {
  public:
-  explicit Changes(const Target& target) : target_(target) {
+  explicit Changes(const Target& target) {
     for (auto& [name, bytes] : read_corpus(std::string(ASOF_FUZZ_CORPUS) + "/" + target.name + ".tar.zst"))
       corpus_.push_back(std::move(bytes));
     if (corpus_.empty()) throw std::runtime_error(std::string("no corpus of ") + target.name);
   }
   void make(uint64_t number, Buffer& out) const {
-    test::SimRandom random(number * targets().size() + std::string_view(target_.name).size());
+    test::SimRandom random(number);
     out = corpus_[random.below(corpus_.size())];
     for (uint64_t n = 1 + random.below(6); n > 0; --n) {
       switch (random.below(3)) {
@@ -101,7 +101,6 @@ class Changes {
     damage(files, random);
     files["input"].swap(out);
   }
-  const Target& target_;
   std::vector<Buffer> corpus_;
 };
 

@@ -38,11 +38,9 @@ bool add_indices(sqlite3* db, const std::set<std::string>& names) {
   bool lacks = false;
   for (const SqliteIndex& index : kIndices) {
     const std::string name = index.name;
-    const bool there =
-        pragma(
-            db,
-            ("SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name = '" + name + "'").c_str()) >
-        0;
+    const std::string count =
+        "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name = '" + name + "'";
+    const bool there = pragma(db, count.c_str()) > 0;
     if (!there && !names.contains(name)) continue;
     lacks = lacks || !there;
     if (!lacks) continue;

@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <set>
 
@@ -86,24 +85,22 @@ std::optional<FoundTables> QueryCache::find(const InputOptions& input, const Dec
   key_ = program_ + options_text(input, choice, time, detail) + *files;
   auto found = cache_->find(key_);
   if (!found) return found;
-  if (covers(found->facts) && (has_indices(found->facts) || add_indices(*found))) return found;
+  const std::set<std::string> indices = facts_.indices.value_or(all_indices());
+  if (covers(found->facts) &&
+      (std::ranges::includes(found->facts.indices, indices) || add_indices(*found, indices)))
+    return found;
   had_ = std::move(found->facts);
   return std::nullopt;
 }
 
-bool QueryCache::has_indices(const KeptTables& kept) const {
-  return std::ranges::includes(kept.indices, facts_.indices ? *facts_.indices : all_indices());
-}
-
-// To a copy, which is kept in the place of the other. False: there is no memory for it.
-bool QueryCache::add_indices(FoundTables& found) {
-  const std::set<std::string> lacks = facts_.indices ? *facts_.indices : all_indices();
-  auto database = with_indices(found.database.get(), lacks);
+// To a copy, which is kept in the place of the other; where it cannot be kept, the next query makes them again. False: there is
+// no memory for it.
+bool QueryCache::add_indices(FoundTables& found, const std::set<std::string>& names) {
+  auto database = with_indices(found.database.get(), names);
   if (!database) return false;
   found.database = std::move(*database);
-  found.facts.indices.insert(lacks.begin(), lacks.end());
-  if (const auto bytes = cache_->keep(key_, found.facts, found.database.get()); !bytes)
-    wrong_ = fmt::format("{}: {}", bytes.error().where, bytes.error().reason);
+  found.facts.indices.insert(names.begin(), names.end());
+  (void)cache_->keep(key_, found.facts, found.database.get());
   return true;
 }
 

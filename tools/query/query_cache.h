@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "tools/query/answer_cache.h"
@@ -37,8 +38,7 @@ class QueryCache {
 
  private:
   bool covers(const KeptTables& kept) const;
-  bool has_indices(const KeptTables& kept) const;
-  bool add_indices(FoundTables& found);
+  bool add_indices(FoundTables& found, const std::set<std::string>& names);
 
   CacheOptions options_;
   QueryFacts facts_;

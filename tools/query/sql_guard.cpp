@@ -105,7 +105,7 @@ bool text_names_detail(const std::string& sql) {
 }
 
 // Those that the plan of a statement names.
-void add_indices(sqlite3* db, sqlite3_stmt* statement, std::set<std::string>& names) {
+void note_indices(sqlite3* db, sqlite3_stmt* statement, std::set<std::string>& names) {
   sqlite3_stmt* plan = nullptr;
   const std::string sql = std::string("EXPLAIN QUERY PLAN ") + sqlite3_sql(statement);
   if (sqlite3_prepare_v2(db, sql.c_str(), -1, &plan, nullptr) == SQLITE_OK) {
@@ -140,7 +140,7 @@ QueryFacts examine_on(const std::string& sql, bool detail) {
     } else if (s != nullptr) {
       ++facts.statements;
       explains = explains || sqlite3_stmt_isexplain(s) != 0;
-      if (!explains) add_indices(db, s, indices);
+      if (!explains) note_indices(db, s, indices);
       if (sqlite3_column_count(s) == 0) status = sqlite3_step(s);
     }
     failed = failed || (status != SQLITE_OK && status != SQLITE_DONE);
