@@ -3,10 +3,14 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace asof::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 int status_of(const std::string& command) {
   return WEXITSTATUS(
@@ -57,6 +61,68 @@ TEST(BoardScripts, ALivePatchNeedsHeaders) {
   EXPECT_EQ(
       status_of("./machine/packages.sh --store $(mktemp -d) headers-6.1 2>&1 | grep -q 'unpack 6.1 first'"),
       0);
+}
+
+// A copy of matrix in a folder of its own, with `board` in the place of pt, and `loader` in that of perf.
+class Matrix : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/asof-matrix.XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    fs::create_directory(folder_ / "machine");
+    fs::copy(ASOF_BOARD "/matrix", folder_);
+    fs::copy(ASOF_BOARD "/machine/lib.sh", folder_ / "machine");
+    fs::create_directories(folder_ / "build/tests/peers");
+    script("build/tests/peers/perf_compare", "cat");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void script(const fs::path& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << "#!/bin/sh\n" << text << "\n";
+    fs::permissions(folder_ / name, fs::perms::owner_all);
+  }
+  // As the first of a process group, like a command in a terminal, where the keys send signals to all of the group.
+  int run(const std::string& arguments) const {
+    const std::string at = folder_.string();
+    return status_of("cd " + at + " && MACHINE_STORE=" + at +
+                     "/store setsid --wait sh -c 'echo $$ >group; exec ./matrix --build build " + arguments +
+                     "'");
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Matrix, EndsAsItsBoardDoes) {
+  if (status_of("jq --version") != 0) GTEST_SKIP() << "jq is not installed";
+  for (int status : {0, 2, 3, 130}) {
+    script("pt", "exit " + std::to_string(status));
+    EXPECT_EQ(run("--kernels 6.1"), status == 3 ? 0 : status);
+  }
+}
+
+// What perf had not decoded by then must not pass for its result later.
+TEST_F(Matrix, AnInterruptionWhilePerfRunsIsNoResultOfPerf) {
+  if (status_of("jq --version") != 0) GTEST_SKIP() << "jq is not installed";
+  const fs::path run_folder = folder_ / "run", recording = run_folder / "cpu-ls";
+  fs::create_directories(recording / "truth");
+  std::ofstream(run_folder / "run.json")
+      << R"({"kernel": "6.1", "architecture": "x86_64", "cpus": 1, "seed": 1, "options": ""})";
+  std::ofstream(recording / "record.txt");
+  std::ofstream(recording / "perf.data");
+  std::ofstream(recording / "verdict.json")
+      << R"({"cpus": [{"right": 1, "wrong": 0, "missing": 0, "late": 0, "missing_by_cause": {},
+            "right_by_confidence": {"ambiguous": 0}, "wrong_by_confidence": {"certain": 0, "proved": 0}}], "checks": []})";
+  fs::create_directories(folder_ / "store/root-6.1/usr/lib64");
+  std::ofstream(folder_ / "store/root-6.1/PACKAGES");
+
+  const fs::path loader = "store/root-6.1/usr/lib64/ld-linux-x86-64.so.2";
+  script(loader, "exit 0");
+  EXPECT_EQ(run("--print run"), 0);
+  EXPECT_TRUE(fs::remove(recording / "perf-status.txt"));
+
+  script(loader, "kill -s INT -- -$(cat " + (folder_ / "group").string() + "); exec sleep 20");
+  EXPECT_EQ(run("--print run"), 130);
+  EXPECT_FALSE(fs::exists(recording / "perf-status.txt"));
 }
 
 }  // namespace
