@@ -311,5 +311,46 @@ TEST(EteRegisters, AreFoundByNumber) {
   EXPECT_EQ(r.read(Register::kIdr0), idr::k0);
 }
 
+uint64_t bits(uint64_t value, unsigned high, unsigned low) {
+  return value >> low & ((2ull << (high - low)) - 1);
+}
+
+Register at(unsigned offset) { return register_of(trace_register(offset)); }
+
+// TRCIDR5 (DDI 0487, D24.4): each field has a value that is not reserved, and tells of the registers that there are.
+TEST(EteRegisters, ResourcesAreAsTrcidr5Says) {
+  const uint64_t idr5 = Registers().read(Register::kIdr5);
+  EXPECT_EQ(bits(idr5, 8, 0), 0x1ffU);  // NUMEXTIN: any PMU event; the other values are reserved
+  const uint64_t selectors = bits(idr5, 11, 9), counters = bits(idr5, 30, 28);
+  for (unsigned i = 0; i < 4; ++i) {
+    EXPECT_EQ(at(0x120 + 4 * i) != Register::kNone, i < selectors) << "TRCEXTINSELR" << i;
+    EXPECT_EQ(at(0x140 + 4 * i) != Register::kNone, i < counters) << "TRCCNTRLDVR" << i;
+    EXPECT_EQ(at(0x150 + 4 * i) != Register::kNone, i < counters) << "TRCCNTCTLR" << i;
+    EXPECT_EQ(at(0x160 + 4 * i) != Register::kNone, i < counters) << "TRCCNTVR" << i;
+  }
+  EXPECT_EQ(bits(idr5, 21, 16), 7U);  // TRACEIDSIZE: 7 bits of TRCTRACEIDR
+  Registers registers;
+  registers.write(Register::kTraceId, ~0ull);
+  EXPECT_EQ(registers.read(Register::kTraceId), 0x7fU);
+  EXPECT_EQ(bits(idr5, 27, 25), 0U);  // NUMSEQSTATE
+  for (unsigned offset : {0x100U, 0x104U, 0x108U, 0x118U, 0x11cU})
+    EXPECT_EQ(at(offset), Register::kNone) << offset;
+  EXPECT_EQ(idr5 & ~0x7e3f'0fffull & 0xffff'ffffull, 0U);  // what is left: RES0, ATBTRIG, LPOVERRIDE
+}
+
+// TRCIDR4: address comparators, resource selectors, context ID comparators.
+TEST(EteRegisters, ComparatorsAreAsTrcidr4Says) {
+  const uint64_t idr4 = Registers().read(Register::kIdr4);
+  for (unsigned i = 0; i < 16; ++i) {
+    const bool compared = i < 2 * bits(idr4, 3, 0);
+    EXPECT_EQ(at(0x400 + 8 * i) != Register::kNone, compared) << "TRCACVR" << i;
+    EXPECT_EQ(at(0x480 + 8 * i) != Register::kNone, compared) << "TRCACATR" << i;
+  }
+  for (unsigned i = 2; i < 32; ++i)  // 0 and 1 are the constants FALSE and TRUE
+    EXPECT_EQ(at(0x200 + 4 * i) != Register::kNone, i < 2 * (bits(idr4, 19, 16) + 1)) << "TRCRSCTLR" << i;
+  for (unsigned i = 0; i < 8; ++i)
+    EXPECT_EQ(at(0x600 + 8 * i) != Register::kNone, i < bits(idr4, 27, 24)) << "TRCCIDCVR" << i;
+}
+
 }  // namespace
 }  // namespace asof::ete
