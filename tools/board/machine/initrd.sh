@@ -8,7 +8,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # Loaded at the start: the way out for the results. At the host's disposal: what workloads load.
-boot_modules=(9p 9pnet_virtio virtio_pci virtio_mmio)
+boot_modules=(virtio_blk virtio_pci virtio_mmio)
 arm64_modules=(coresight coresight-etm4x coresight-trbe coresight-funnel coresight-replicator coresight-tmc)
 test_modules=(dummy ifb nlmon tls test_bpf veth bridge crc7 xt_bpf)
 

@@ -153,6 +153,12 @@ judge_all() {
   done
 }
 
+# disk_words DEVICE: sets `disk`, QEMU's words for the guest's disk, on which it leaves an archive of its results.
+disk_words() {
+  truncate -s 64G "$out/results.tar" # takes only the space that is written
+  disk=(-drive "if=none,id=out,format=raw,cache=unsafe,file=${out//,/,,}/results.tar" -device "$1,drive=out")
+}
+
 # boot LIMIT COMMAND...: runs the emulator until the guest switches itself off. Its console is $out/console.txt.
 boot() {
   local limit=$1
@@ -164,7 +170,11 @@ boot() {
   local status=$?
   set -e
   emulator=
-  grep -aq '^machine: done' "$out/console.txt" && return
+  if grep -aq '^machine: done' "$out/console.txt"; then
+    tar -C "$out" --no-same-owner -xf "$out/results.tar" || fail "the guest's results cannot be unpacked"
+    rm "$out/results.tar"
+    return
+  fi
   tail -n 15 "$out/console.txt" "$out/emulator.txt" >&2
   [ $status -ne 124 ] || fail "the guest did not come to its end within $limit s"
   fail "the guest left no results (status $status)"
@@ -174,7 +184,7 @@ boot() {
 emulator='' work='' memory=''
 clean() {
   [ -z "$emulator" ] || kill -- "-$emulator" 2>/dev/null || true
-  rm -rf ${work:+"$work"} ${memory:+"$memory"}
+  rm -rf ${work:+"$work"} ${memory:+"$memory"} ${out:+"$out/results.tar"}
 }
 trap clean EXIT
 trap 'exit 130' INT

@@ -35,7 +35,7 @@ switch) # another file at each signal
   mkdir "$folder/files"
   snapshots=1 perf record -o "$folder/files/perf.data" "$@" -- sh /machine/workload.sh run ;;
 script) # a script of tools/record as it is; what its mode's name has behind it is in the arguments
-  script=/machine/record/${mode%-trigger}
+  script=/machine/record/$(echo "$mode" | cut -d - -f 1,2)
   RECORD_TOOLS=/machine/record "$script" --check || exit
   "$script" -o "$folder/recording" --seed "$seed" "$@" ;;
 attach) # to a process that repeats the workload

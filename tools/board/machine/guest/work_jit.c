@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "work.h"
@@ -70,15 +69,16 @@ struct dump_load {
   char name[8];
 };
 
+/* perf's clock without -k is not CLOCK_MONOTONIC; the counter converts to it. */
 static uint64_t counter(void) {
 #ifdef __x86_64__
   uint32_t low, high;
   __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
   return (uint64_t)high << 32 | low;
 #else
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+  uint64_t value;
+  __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(value));
+  return value;
 #endif
 }
 
@@ -87,11 +87,13 @@ static int open_dump(void) {
   snprintf(name, sizeof name, "/tmp/jit-%d.dump", (int)getpid());
   const int fd = open(name, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666);
   if (fd < 0) return -1;
-  struct dump_head head = {0x4A695444, 1, sizeof head, EM_X86_64, 0, (uint32_t)getpid(), counter(), 1};
-#ifndef __x86_64__
-  head.machine = EM_AARCH64;
-  head.flags = 0;
+#ifdef __x86_64__
+  const uint32_t machine = EM_X86_64;
+#else
+  const uint32_t machine = EM_AARCH64;
 #endif
+  struct dump_head head = {0x4A695444, 1, sizeof head, machine, 0, (uint32_t)getpid(),
+                           counter(),  1 /* of the counter */};
   if (write(fd, &head, sizeof head) != (ssize_t)sizeof head) return -1;
   return mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED
              ? -1
