@@ -116,13 +116,14 @@ check_kcore() {
   else
     ok kcore "/proc/kcore can be read"
   fi
-  text=$(sed -n '/ [Tt] _text$/{s/ .*//p;q;}' "$root/proc/kallsyms" 2>/dev/null) || true
+  # Linux 6.1 of arm64 has no _text there.
+  text=$(sed -n '/ [Tt] _s\?text$/{s/ . / /p;q;}' "$root/proc/kallsyms" 2>/dev/null) || true
   if [ -z "$text" ]; then
-    miss kallsyms "/proc/kallsyms has no _text (CONFIG_KALLSYMS)"
-  elif [ -z "${text//0/}" ]; then
+    miss kallsyms "/proc/kallsyms has no _text and no _stext (CONFIG_KALLSYMS)"
+  elif [[ $text =~ ^0+\  ]]; then
     miss kallsyms "addresses in /proc/kallsyms are hidden: sysctl kernel.kptr_restrict=0"
   else
-    ok kallsyms "_text is at $text"
+    ok kallsyms "${text#* } is at ${text% *}"
   fi
 }
 

@@ -57,6 +57,16 @@ TEST(RecordScripts, NothingIsMissingOnAWholeMachine) {
   }
 }
 
+// As on Linux 6.1.
+TEST(RecordScripts, KallsymsWithoutTextIsEnough) {
+  FakeMachine m(true);
+  m.text("proc/kallsyms", "ffff800008010000 T _stext\nffff800008000000 t arch_jump_label_transform_queue\n");
+  const Ran ran = m.run("--check");
+  EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+  EXPECT_NE(ran.out.find("ok       kallsyms     _stext is at ffff800008010000"), std::string::npos)
+      << ran.out;
+}
+
 struct Prerequisite {
   const char* name;
   bool arm64;

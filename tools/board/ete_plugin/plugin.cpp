@@ -341,7 +341,14 @@ void on_exit(void*) {
   machine->code->flush();
 }
 
+// Also when everything is translated anew (follow_all()). No CPU runs meanwhile, and QEMU's count is exact: from here on the
+// time is known, not only from the next exception on, which may be a millisecond away. perf shows nothing of what ran
+// before a trace's first timestamp.
 void register_all(void*) {
+  if (machine->full) {
+    machine->offset = static_cast<uint64_t>(icount_get()) - machine->executed;
+    machine->certain = true;
+  }
   qemu_plugin_register_vcpu_tb_trans_cb(machine->id, on_translate, nullptr);
   qemu_plugin_register_vcpu_discon_cb(machine->id, QEMU_PLUGIN_DISCON_ALL, on_discontinuity, nullptr);
   qemu_plugin_register_vcpu_idle_cb(machine->id, on_idle, nullptr);
