@@ -90,10 +90,11 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   const Edge* lowest = t.newest - kSpan;
   const StepCode* const full = w.begun + kFastCodes;
   const uint8_t* const end = fast_end_ - PathPackets::kThree;
-  CachedPath* const paths = paths_.paths();
-  const auto read = [paths](const uint8_t* p, uint64_t last_ip) {
+  CachedPath* paths = paths_.paths();
+  unsigned shift = paths_.shift();
+  const auto read = [&paths, &shift](const uint8_t* p, uint64_t last_ip) {
     const auto [packets, size] = PathPackets::read(p, last_ip);
-    return Ahead{packets, size, &paths[PathCache::place(packets, last_ip)]};
+    return Ahead{packets, size, &paths[PathCache::place(packets, last_ip, shift)]};
   };
   const uint8_t* ahead = t.p;  // behind `next`
   Ahead here, next;
@@ -138,6 +139,10 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       t = PathWalk(w);
       lowest = t.newest - kSpan;
       if (!done) break;
+      if (paths_.count_new()) [[unlikely]] {
+        if constexpr (kSums) w.hashes = paths_.hashes();
+        break;
+      }
     }
     if (t.p >= end || t.out >= full || static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan) break;
     here = next;
@@ -156,7 +161,8 @@ template bool Flow::over_paths<true, true>(State&, FastWalk&);
 // Asks for the path that is next ahead of its use.
 void Flow::prefetch_path(const FastWalk& w) {
   const uint64_t last_ip = w.last_ip & kLow48;
-  prefetch<false>(paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip)]);
+  prefetch<false>(
+      paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip, paths_.shift())]);
 }
 
 // The current run ends in an indirect branch, to `ip`; `known` is the run there if it was met lately. False: this is

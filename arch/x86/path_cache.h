@@ -191,35 +191,51 @@ void prefetch(const CachedPath& path) {
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&path) + at);
 }
 
-// The paths met lately; a new one takes the place of another.
+// The paths met lately; a new one takes the place of another. There are few places at first: a page of memory that is used
+// for the first time takes a fault, which is as long as some tens of new paths. They become more, all empty, when enough new
+// paths were met to be worth it.
 class PathCache {
  public:
-  PathCache() : memory_(zeroed_array<std::byte>(kBytes + kCacheLine)) {
-    // A path is to be three lines of the cache, not parts of four.
-    void* at = memory_.get();
-    size_t room = kBytes + kCacheLine;
-    paths_ = static_cast<CachedPath*>(std::align(kCacheLine, kBytes, at, room));
-  }
-  CachedPath* paths() { return paths_; }
+  PathCache() : table_(kFewest) {}
+  CachedPath* paths() { return table_.paths; }
   // One for each path; a path that was put down without has none.
   PathHash* hashes() {
-    if (!hashes_) hashes_ = zeroed_array<PathHash>(size_t{1} << kBits);
+    if (!hashes_) hashes_ = zeroed_array<PathHash>(size_t{1} << table_.bits);
     return hashes_.get();
   }
+  // How place() chooses; changes with paths().
+  unsigned shift() const { return 64 - table_.bits; }
   // Which of them: that of these packets after this last IP. Where the path begins is not asked: the last IP
   // says nearly as much, and it is known before the path before it is done.
-  static size_t place(const PathPackets& p, uint64_t last_ip) {
+  static size_t place(const PathPackets& p, uint64_t last_ip, unsigned shift) {
     const uint64_t h = (p.key ^ std::rotl(last_ip, 24)) * 0x9E3779B97F4A7C15U + p.ip * 0xC2B2AE3D27D4EB4FU;
-    return h >> (64 - kBits);
+    return h >> shift;
+  }
+  // A new path was met. True: paths(), shift() and hashes() are others.
+  bool count_new() {
+    if (--until_larger_ != 0) [[likely]]
+      return false;
+    return grow();
   }
 
  private:
-  static constexpr unsigned kBits = 13;  // 1.5 MiB: what a second-level cache has room for
-  static constexpr size_t kBytes = sizeof(CachedPath) << kBits;
+  static constexpr unsigned kFewest = 7;  // two to the power of that: 24 KiB
+  static constexpr unsigned kStep = 3;
+  static constexpr unsigned kMost = 13;  // 1.5 MiB: what a second-level cache has room for
+  static constexpr size_t kWorth = 4;    // new paths for each place there is
 
-  ZeroedArray<std::byte> memory_;
-  CachedPath* paths_ = nullptr;
+  struct Table {
+    explicit Table(unsigned of);
+
+    unsigned bits;
+    ZeroedArray<std::byte> memory;
+    CachedPath* paths;
+  };
+  bool grow();
+
+  Table table_;
   ZeroedArray<PathHash> hashes_;
+  size_t until_larger_ = kWorth << kFewest;
 };
 
 }  // namespace asof::x86

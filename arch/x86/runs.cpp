@@ -67,6 +67,17 @@ RunId RunCache::at(Space space, Addr ip, uint8_t mode) {
   return run != RunId::kNone ? run : make(*slot);
 }
 
+// A target that is not in the table. Where there were twice as many as it has places, it becomes larger.
+RunId RunCache::new_target(Space space, Addr ip, uint8_t mode) {
+  if (++new_targets_ == size_t{2} << kFewTargets) {
+    std::vector<Target>(size_t{1} << kMostTargets).swap(targets_);
+    target_shift_ = 64 - kMostTargets;
+  }
+  const RunId run = at(space, ip, mode);
+  targets_[target_slot(ip)] = {ip, run, space_mode_key(space, mode)};
+  return run;
+}
+
 // The run at a slot without one. All slots on its path are found now, so that to follow it costs nothing.
 RunId RunCache::make(Slot& first) {
   FlowRun flow;
@@ -105,7 +116,7 @@ RunId RunCache::make(Slot& first) {
   flow.ip = begin.ip;
   flow.space = begin.space;
   flow.mode = begin.mode;
-  for (unsigned i = 0; i < flow.call_count; ++i) map_->site(flow.call(i)).ret = calls[i];
+  for (unsigned i = 0; i < flow.call_count; ++i) new (&map_->site(flow.call(i))) CallSite{calls[i]};
   const Block** const kept = text_.arena().take<const Block*>(run.size);
   std::copy_n(blocks.begin(), run.size, kept);
   const RunId fresh = add_run(run, kept, flow);
@@ -115,8 +126,8 @@ RunId RunCache::make(Slot& first) {
 RunId RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRun& flow) {
   const RunId id = runs_.add(run, blocks);
   if (id == RunId::kNone) return id;
-  auto& piece = map_->runs_[index_of(id) / CodeMap::kPiece];
-  if (!piece) piece = std::make_unique<FlowRun[]>(CodeMap::kPiece);
+  FlowRun*& piece = map_->runs_[index_of(id) / CodeMap::kPiece];
+  if (piece == nullptr) piece = text_.arena().take<FlowRun>(CodeMap::kPiece);
   piece[index_of(id) % CodeMap::kPiece] = flow;
   Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
@@ -136,7 +147,7 @@ CallSiteId RunCache::take_sites(uint32_t n) {
       map_->site_pieces_.store(CodeMap::kSitePieces, std::memory_order_relaxed);
       return CallSiteId::kNone;
     }
-    map_->sites_[piece] = std::make_unique<CallSite[]>(CodeMap::kPiece);
+    map_->sites_[piece] = text_.arena().take<CallSite>(CodeMap::kPiece);
     next_site_ = std::max(1U, piece * CodeMap::kPiece);
     end_site_ = (piece + 1) * CodeMap::kPiece;
   }

@@ -165,8 +165,9 @@ class CodeMap {
   RunTable table_{kLowestRun};
   Links links_;
   MultiCallEdges multi_call_edges_;
-  std::array<std::unique_ptr<FlowRun[]>, RunTable::kPieces> runs_;
-  std::array<std::unique_ptr<CallSite[]>, kSitePieces> sites_;
+  // Pieces of kPiece, in memory of text_; what of one is used is written first.
+  std::array<FlowRun*, RunTable::kPieces> runs_{};
+  std::array<CallSite*, kSitePieces> sites_{};
   std::atomic<uint32_t> site_pieces_{0};
 };
 
@@ -180,14 +181,12 @@ class RunCache {
   // The same, for targets of indirect branches.
   RunId target(Space space, Addr ip, uint8_t mode) {
     Target& t = targets_[target_slot(ip)];
-    if (t.ip != ip || t.key != space_mode_key(space, mode))
-      t = {ip, at(space, ip, mode), space_mode_key(space, mode)};
-    return t.run;
+    return t.is(space, ip, mode) ? t.run : new_target(space, ip, mode);
   }
   // The same of a target met before; kNone: it was not, or not lately.
   RunId known_target(Space space, Addr ip, uint8_t mode) const {
     const Target& t = targets_[target_slot(ip)];
-    return t.ip == ip && t.key == space_mode_key(space, mode) ? t.run : RunId::kNone;
+    return t.is(space, ip, mode) ? t.run : RunId::kNone;
   }
   // Sees that the link of `run` says where it leads on a TNT bit. False: this is for the careful walk.
   bool follow(RunId run, uint32_t bit);
@@ -205,14 +204,19 @@ class RunCache {
   const RunTable& table() const { return map_->table(); }
 
  private:
+  // One number for both; there are fewer spaces than would overflow it.
+  static uint32_t space_mode_key(Space space, uint8_t mode) { return space << 7 | mode; }
   struct Target {
     Addr ip = 0;
     RunId run{};
     uint32_t key = 0;
+
+    bool is(Space space, Addr at, uint8_t mode) const {
+      return ip == at && key == space_mode_key(space, mode);
+    }
   };
-  static size_t target_slot(Addr ip) { return (ip ^ ip >> 12) % kTargets; }
-  // One number for both; there are fewer spaces than would overflow it.
-  static uint32_t space_mode_key(Space space, uint8_t mode) { return space << 7 | mode; }
+  size_t target_slot(Addr ip) const { return ip * kHashFactor >> target_shift_; }
+  RunId new_target(Space space, Addr ip, uint8_t mode);
 
   RunId make(Slot& slot);
   Edge link_calls(RunId run, unsigned calls, Edge next);
@@ -221,13 +225,16 @@ class RunCache {
 
   static constexpr size_t kMaxBlocks = 64;
   static constexpr size_t kMaxCalls = 31;
-  static constexpr size_t kTargets = 8192;
+  static constexpr unsigned kFewTargets = 10, kMostTargets = 13;  // two to the power of that
 
   const std::shared_ptr<CodeMap> map_;
   StableText::Reader text_;
   RunTable::Writer runs_;
   uint32_t next_site_ = 0, end_site_ = 0;
-  std::array<Target, kTargets> targets_;
+  // Few at first: memory that is used for the first time takes a fault for each page.
+  std::vector<Target> targets_ = std::vector<Target>(size_t{1} << kFewTargets);
+  unsigned target_shift_ = 64 - kFewTargets;
+  size_t new_targets_ = 0;
 };
 
 }  // namespace asof::x86

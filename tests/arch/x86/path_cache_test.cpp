@@ -56,6 +56,27 @@ TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
   EXPECT_EQ(std::ranges::count(sizes, 0U), 0);
 }
 
+TEST(PathCache, HasMorePlacesWhereManyPathsAreNew) {
+  PathCache cache;
+  size_t met = 0, grown = 0;
+  for (size_t places = size_t{1} << (64 - cache.shift()); met < 100'000; ++met) {
+    cache.paths()[met % places].packets.key = 1;
+    cache.hashes()[places - 1] = {.hash = 1, .power = 2};
+    if (!cache.count_new()) continue;
+    ++grown;
+    EXPECT_EQ(size_t{1} << (64 - cache.shift()), 8 * places);
+    places = size_t{1} << (64 - cache.shift());
+    EXPECT_TRUE(std::all_of(cache.paths(), cache.paths() + places,
+                            [](const CachedPath& p) { return p.packets.key == 0; }));
+    EXPECT_EQ(cache.hashes()[places - 1].hash, 0U);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(cache.paths()) % kCacheLine, 0U);
+    EXPECT_LT(PathCache::place({.key = ~uint64_t{0}, .ip = 5}, 9, cache.shift()), places);
+    if (grown == 2) break;
+  }
+  EXPECT_EQ(grown, 2U);
+  for (met = 0; met < 100'000; ++met) EXPECT_FALSE(cache.count_new()) << "there are as many as may be";
+}
+
 TEST(CachedPath, IsTheSameOnlyWithAllThatDecidesIt) {
   const PathPackets packets{.key = 0x0300'0000'0000'0c86, .ip = 0x401000};
   constexpr Edge kAt{0x70};

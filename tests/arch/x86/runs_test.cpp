@@ -53,6 +53,21 @@ TEST(Runs, WhatIsNotKnownIsForTheCarefulWalk) {
   EXPECT_FALSE(cache.follow(p.at(cache, kJump), 1));
 }
 
+TEST(Runs, TargetsAreFoundHoweverManyThereAre) {
+  const Program p;
+  RunCache cache(p.map);
+  const Space space = p.stream.contexts.at(0).space;
+  for (int round = 0; round < 2; ++round) {
+    for (Addr a = 0x500000; a < 0x500000 + 3 * 5000; a += 3) {
+      const RunId run = cache.target(space, a, 64);
+      ASSERT_EQ(run, p.at(cache, a));
+      ASSERT_EQ(cache.run(run).ip, a);
+      ASSERT_EQ(cache.known_target(space, a, 64), run) << "the one met last";
+      ASSERT_EQ(cache.known_target(kKernelSpace, a, 64), RunId::kNone);
+    }
+  }
+}
+
 TEST(Links, SayWhereARunLeadsAndWhatItLeaves) {
   const Program p;
   RunCache cache(p.map);

@@ -1,0 +1,35 @@
+#include "arch/x86/path_cache.h"
+
+#include <new>
+#include <utility>
+
+namespace asof::x86 {
+
+PathCache::Table::Table(unsigned of) : bits(of) {
+  const size_t bytes = sizeof(CachedPath) << bits;
+  memory = zeroed_array<std::byte>(bytes + kCacheLine);
+  // Half of it is read before it is written, which would be two faults for each page.
+  populate(memory.get(), bytes + kCacheLine);
+  // A path is to be three lines of the cache, not parts of four.
+  void* at = memory.get();
+  size_t room = bytes + kCacheLine;
+  paths = static_cast<CachedPath*>(std::align(kCacheLine, bytes, at, room));
+}
+
+// Without memory it stays as it is.
+bool PathCache::grow() {
+  if (table_.bits + kStep > kMost) return false;  // it is not asked again for a long time
+  try {
+    Table larger(table_.bits + kStep);
+    ZeroedArray<PathHash> hashes;
+    if (hashes_) hashes = zeroed_array<PathHash>(size_t{1} << larger.bits);
+    table_ = std::move(larger);
+    hashes_ = std::move(hashes);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  until_larger_ = kWorth << table_.bits;
+  return true;
+}
+
+}  // namespace asof::x86
