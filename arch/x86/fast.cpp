@@ -33,6 +33,10 @@ bool Flow::ends_cleanly(const uint8_t* p) {
   if (std::exchange(tail_checked_, true)) return fast_end_ == end_;
   uint8_t block_bytes = 0;
   while (p < tail_) {
+    if (block_bytes == 0 && (is_short_tnt(*p) || *p == 0)) {  // most of them
+      ++p;
+      continue;
+    }
     const Packet k = packets_.next(p, block_bytes);
     if (k.type == Pk::kBad || k.type == Pk::kEnd) return false;
     block_bytes = next_block_bytes(k, block_bytes);
@@ -163,7 +167,7 @@ void Flow::fast_walk(State& s, RunId start) {
   w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
   w.summed = w.out;
   if (options_.sum_runs) w.hashes = paths_.hashes();
-  w.table = &runs_->table();
+  w.sums = runs_->sums();
   const Confidence confidence = runs_->map().unsure() ? Confidence::kAmbiguous : Confidence::kCertain;
   uint64_t used = 0;  // TNT bits and TIPs: there is a code for each
   const auto write_out = [&] {

@@ -196,7 +196,7 @@ template <bool kSums>
   w.p += tip;
   w.last_ip = canonical(packets.ip);
   if constexpr (kSums) {
-    if (tip != 0) w.walked.add(runs_->table()[run_of(w.out[-1])]);
+    if (tip != 0) w.walked.add(w.sums, edge_to_run_of(w.out[-1]));
     w.sum_up();
   }
   const uint32_t pops = newest - w.lowest, pushes = w.newest - w.lowest, peak = w.highest - newest;

@@ -87,7 +87,7 @@ struct Flow::FastWalk {
   Space space = kNoSpace;      // of all runs
   // With DecodeOptions::sum_runs: of the codes up to `summed`. `sum.instructions` is not kept.
   PathHash* hashes = nullptr;
-  const RunTable* table = nullptr;
+  RunSums::View sums;
   const StepCode* summed = nullptr;
   RunSum sum;
   // What packets up to here describe ran after `lo`, what later ones describe after the state's floor.
@@ -108,9 +108,9 @@ struct Flow::FastWalk {
   struct CodeSum {
     PathHash hash;
     uint64_t branches = 0;
-    void add(const Run& run) {
-      hash.add(run);
-      branches += run.branches;
+    void add(const RunSums::View& of, Edge run) {
+      hash.add(of.hash(run));
+      branches += of.branches_of(run);
     }
   };
   CodeSum walked;  // by walk_bits<true>()
@@ -140,7 +140,7 @@ inline void Flow::FastWalk::add(const CodeSum& codes) {
 // Sums the codes that are not.
 inline void Flow::FastWalk::sum_up() {
   CodeSum codes;
-  for (; summed != out; ++summed) codes.add((*table)[run_of(*summed)]);
+  for (; summed != out; ++summed) codes.add(sums, edge_to_run_of(*summed));
   add(codes);
 }
 
@@ -174,7 +174,7 @@ template <bool kSums>
   static_assert(RetStack::kSize >= 64 && RetStack::kAbove >= 96 + 2 * 31 + 64);
   const std::byte* const all_links = links;  // here and below: registers, as nobody else looks at them
   Edge* const places = stack;
-  const RunTable& runs = *table;
+  const RunSums::View all_sums = sums;
   CodeSum codes;
   Edge at = cur;
   uint64_t above = newest + 1;         // the newest entry
@@ -204,7 +204,7 @@ template <bool kSums>
       }
     }
     end[left] = step_code(at, static_cast<uint32_t>(bit));
-    if constexpr (kSums) codes.add(runs[run_of(at)]);
+    if constexpr (kSums) codes.add(all_sums, at);
     const uint64_t effect = Links::at(all_links, at).effect.load(std::memory_order_relaxed);
     places[above] = Link::push(effect);
     above += Link::push(effect) != Edge::kNone;

@@ -173,17 +173,6 @@ static_assert(sizeof(CachedPath) == 3 * kCacheLine);
 static_assert(offsetof(CachedPath, out) + CachedPath::kFirstCodes * sizeof(StepCode) == kCacheLine);
 static_assert(offsetof(CachedPath, returns) >= 2 * kCacheLine);
 
-// What the addresses of a path add to a hash over all (Run::hash): kept apart, as few ask for it.
-struct PathHash {
-  uint64_t hash = 0;
-  uint64_t power = 1;  // K^instructions
-  void add(const Run& run) {
-    const uint64_t by = hash_power(run.instructions);
-    hash = hash * by + run.hash;
-    power *= by;
-  }
-};
-
 // Asks for it ahead of its use. What nothing waits for is not asked for without kReturns.
 template <bool kReturns>
 void prefetch(const CachedPath& path) {

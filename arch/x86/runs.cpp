@@ -40,6 +40,9 @@ Addr straight_on(const Block& b) {
 
 Links::Links() : links_(zeroed_array<Link>(RunTable::kMax)) {}
 
+RunSums::RunSums()
+    : hashes_(zeroed_array<PathHash>(RunTable::kMax)), branches_(zeroed_array<uint8_t>(RunTable::kMax)) {}
+
 MultiCallEdges::MultiCallEdges() : words_(zeroed_array<Edge>(kWords)) {}
 
 Edge MultiCallEdges::add(Edge next, std::span<const Edge> returns) {
@@ -129,6 +132,7 @@ RunId RunCache::add_run(const Run& run, const Block* const* blocks, const FlowRu
   FlowRun*& piece = map_->runs_[index_of(id) / CodeMap::kPiece];
   if (piece == nullptr) piece = text_.arena().take<FlowRun>(CodeMap::kPiece);
   piece[index_of(id) % CodeMap::kPiece] = flow;
+  map_->sums_.set(id, run);
   Link& link = map_->links_.of(id);
   const bool returns = flow.end == RunEnd::kRet && flow.call_count == 0;
   // Nobody else sees it before its slot has it.

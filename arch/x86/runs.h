@@ -90,6 +90,40 @@ class Links {
   ZeroedArray<Link> links_;
 };
 
+// What the addresses of a run, or of several in a row, add to a hash over all (Run::hash).
+struct PathHash {
+  uint64_t hash = 0;
+  uint64_t power = 1;  // K^instructions
+  void add(const PathHash& next) {
+    hash = hash * next.power + next.hash;
+    power *= next.power;
+  }
+};
+
+// What is summed of runs, each at the place of its link: a look at RunTable for each would take as long as the walk.
+class RunSums {
+ public:
+  RunSums();
+  void set(RunId id, const Run& run) {
+    hashes_[index_of(id)] = {run.hash, hash_power(run.instructions)};
+    branches_[index_of(id)] = static_cast<uint8_t>(run.branches);
+  }
+  struct View {
+    const std::byte* hashes = nullptr;
+    const uint8_t* branches = nullptr;
+    const PathHash& hash(Edge of) const {
+      static_assert(sizeof(PathHash) == 1U << kRunShift);
+      return *reinterpret_cast<const PathHash*>(hashes + std::to_underlying(of));
+    }
+    uint32_t branches_of(Edge of) const { return branches[std::to_underlying(of) >> kRunShift]; }
+  };
+  View view() const { return {reinterpret_cast<const std::byte*>(hashes_.get()), branches_.get()}; }
+
+ private:
+  ZeroedArray<PathHash> hashes_;
+  ZeroedArray<uint8_t> branches_;
+};
+
 // The edges of runs that leave several calls on the return stack. Its link has the last of them; here are
 // the others, in the order of calling, and the edge. The link's edge is the index of them here.
 class MultiCallEdges {
@@ -164,6 +198,7 @@ class CodeMap {
   const Rules rules_;
   RunTable table_{kLowestRun};
   Links links_;
+  RunSums sums_;
   MultiCallEdges multi_call_edges_;
   // Pieces of kPiece, in memory of text_; what of one is used is written first.
   std::array<FlowRun*, RunTable::kPieces> runs_{};
@@ -202,6 +237,7 @@ class RunCache {
   const FlowRun& run(RunId id) const { return map_->run(id); }
   Addr return_of(CallSiteId site) const { return map_->site(site).ret; }
   const RunTable& table() const { return map_->table(); }
+  RunSums::View sums() const { return map_->sums_.view(); }
 
  private:
   // One number for both; there are fewer spaces than would overflow it.
@@ -224,6 +260,7 @@ class RunCache {
   CallSiteId take_sites(uint32_t n);
 
   static constexpr size_t kMaxBlocks = 64;
+  static_assert(kMaxBlocks <= UINT8_MAX);  // RunSums
   static constexpr size_t kMaxCalls = 31;
   static constexpr unsigned kFewTargets = 10, kMostTargets = 13;  // two to the power of that
 
