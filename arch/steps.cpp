@@ -136,9 +136,32 @@ std::vector<uint32_t> StepList::loosen(size_t position) {
 }
 
 void StepList::split(size_t position, StepList& rest) {
-  const size_t n = codes_.size() - position;
-  for (size_t i = loose_.size() - n; i < loose_.size(); ++i) rest.push_back(loose_[i]);
-  truncate(position);
+  const auto moved = codes_.all().subspan(position);
+  rest.table_ = table_;
+  rest.codes_.resize(moved.size());
+  std::ranges::copy(moved, rest.codes_.data());
+  size_t loose = loose_.size();
+  for (const StepCode code : moved) {
+    if (code == StepCode::kLoose)
+      --loose;
+    else
+      rest.in_runs_ += run(code).instructions;
+  }
+  in_runs_ -= rest.in_runs_;
+  rest.loose_.assign(loose_.begin() + static_cast<std::ptrdiff_t>(loose), loose_.end());
+  if (!moved.empty()) rest.set_time(time_at(position), 0);
+  const auto from = [](const auto& marks, size_t at, auto what) {
+    return std::ranges::lower_bound(marks, at, {}, what);
+  };
+  for (auto mark = from(times_, position + 1, &TimeMark::position); mark != times_.end(); ++mark)
+    rest.times_.push_back({mark->position - static_cast<uint32_t>(position), mark->time});
+  for (auto mark = from(sums_, position, &SumMark::begin); mark != sums_.end(); ++mark) {
+    rest.sums_.push_back(*mark);
+    rest.sums_.back().begin -= static_cast<uint32_t>(position);
+    rest.sums_.back().end -= static_cast<uint32_t>(position);
+  }
+  while (!sums_.empty() && sums_.back().end > position) sums_.pop_back();
+  cut(position, loose);
 }
 
 void StepList::clear() {

@@ -242,7 +242,7 @@ class StepList {
   // Makes all entries from `position` on loose, each block by itself. Returns where each of them begins now, and
   // the new size.
   std::vector<uint32_t> loosen(size_t position);
-  // Moves the entries from `position` on to `rest`, which is empty; they must be loose.
+  // Moves the entries from `position` on to `rest`, which is empty. A sum of entries on both sides goes.
   void split(size_t position, StepList& rest);
   // Empties it; its memory stays.
   void clear();

@@ -165,7 +165,6 @@ void SegmentLog::flush(bool last) {
   if (!last && ready == 0) return;
   Chunk rest;
   if (!last) {
-    loosen(ready);
     rest = sink_->spare();
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);

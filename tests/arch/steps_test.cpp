@@ -163,6 +163,48 @@ TEST(Steps, LooseStepsAreSplitOffOrTruncated) {
   EXPECT_EQ(list.time_at(1), 1);
 }
 
+TEST(Steps, SplitAnywhereBothPartsReadAsTheWhole) {
+  const Blocks b;
+  const auto fill = [&b](StepList& list) {
+    append(list, b, {b.taken(), b.not_taken(), b.taken()}, 7);
+    list.add_sum(2, {.hash = 1}, Confidence::kCertain);
+    list.push_back({.block = &b.ret, .time = 8, .count = 1, .flags = Step::kTaken});
+    append(list, b, {b.not_taken(), b.taken()}, 9);
+    list.add_sum(2, {.hash = 2}, Confidence::kAmbiguous);
+    append(list, b, {b.taken()}, 9);
+    list.push_back({.block = &b.ret, .time = 11, .count = 1});
+  };
+  StepList whole;
+  fill(whole);
+  const auto want = read(whole);
+  for (size_t at = 0; at <= whole.size(); ++at) {
+    StepList list, rest;
+    fill(list);
+    list.split(at, rest);
+    EXPECT_EQ(list.size(), at);
+    auto got = read(list);
+    for (Seen& seen : read(rest)) {
+      seen.position += at;
+      got.push_back(seen);
+    }
+    EXPECT_EQ(got, want) << at;
+    EXPECT_EQ(list.instructions_in_runs() + rest.instructions_in_runs(), whole.instructions_in_runs());
+    std::vector<uint64_t> sums;
+    for (const auto& s : list.sums()) {
+      EXPECT_LE(s.end, at);
+      sums.push_back(s.sum.hash);
+    }
+    for (const auto& s : rest.sums()) {
+      EXPECT_LE(s.end, rest.size());
+      sums.push_back(s.sum.hash);
+      EXPECT_EQ(at + s.begin, s.sum.hash == 1 ? 1U : 4U);
+    }
+    EXPECT_EQ(sums.size(), at == 2 || at == 5 ? 1U : 2U) << at;
+    append(rest, b, {b.taken()}, 20);
+    EXPECT_EQ(rest.time_at(rest.size() - 1), 20);
+  }
+}
+
 TEST(Steps, LoosenedRunsReadAsBefore) {
   const Blocks b;
   StepList list;

@@ -353,7 +353,7 @@ TEST(PtPacketList, DamagedTraceAsLibiptReadsIt) {
     }
     std::vector<uint8_t> bytes = w.bytes();
     for (int i = 0; i < 4; ++i) bytes[r.below(bytes.size())] = static_cast<uint8_t>(r.next());
-    bytes.resize(bytes.size() - r.below(20));
+    bytes.erase(bytes.end() - static_cast<std::ptrdiff_t>(r.below(20)), bytes.end());
     Stream stream;
     const auto lines = list_bytes(bytes, stream);
     ASSERT_EQ(test::not_covered(stream, lines), "") << seed;
