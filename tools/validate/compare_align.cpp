@@ -203,7 +203,12 @@ Comparer::Position Comparer::search_end(const std::vector<Island>& islands) {
                   std::upper_bound(first, past, until, [](Time t, const TruthRun& r) { return t < r.time; }) -
                   runs_.begin());
   }
-  for (; end.run < at_.run + most; ++end.run) {
+  // Code without bytes, which no decoder can have, may run in a loop for millions of runs: they do not count.
+  for (size_t past = at_.run + most, counted = at_.run;; ++end.run) {
+    if (end.run >= past) {
+      for (; counted < end.run; ++counted) past += is_late(counted) ? 1 : 0;
+      if (end.run >= past) break;
+    }
     const TruthRun* r = run(end.run);
     if (r == nullptr || (r->time > until && end.run > at_.run)) break;
   }

@@ -259,6 +259,30 @@ TEST(Compare, ShortStretchBetweenCodeWithoutBytesIsRight) {
   EXPECT_EQ(r.missing, 0u);
 }
 
+// Generated code, say, that nobody has bytes of, in a loop. What follows it is found however long that took, also where it
+// has no time, and where a gap before it was searched first.
+TEST(Compare, WhatFollowsALongLoopWithoutBytes) {
+  for (const size_t rounds : {size_t{100'000}, size_t{5'000'000}}) {
+    const auto end = static_cast<Time>(rounds);
+    for (const Time time : {end, kTimeMin}) {
+      std::vector<TruthRun> runs{truth(0x1000, 4), truth(0x3000, 5)};
+      for (Time t = 1; t < end; ++t) runs.push_back(truth(0x8000, 3, t, TruthRun::kLateText));
+      runs.push_back(truth(0x2000, 40, end));
+      Case c(std::move(runs));
+      c.comparer.add(decoded(0x1000, 4));
+      c.comparer.add_gap("E-LOST-103", "");
+      c.comparer.add(decoded(0x3000, 5));
+      c.comparer.add_gap("E-TEXT-001", "no bytes");
+      c.comparer.add(decoded(0x2000, 40, time));
+      const CompareResult& r = c.finish();
+      EXPECT_EQ(r.right, 49U);
+      EXPECT_EQ(r.wrong, 0U);
+      EXPECT_EQ(r.missing, 0U);
+      EXPECT_EQ(r.late, 3 * (rounds - 1));
+    }
+  }
+}
+
 // Other instructions than those that ran, in the same bytes: those that ran are late where their bytes are nowhere.
 TEST(Compare, OldCodeOfTheSameSizeLeavesLateText) {
   Case c({truth(0x1000, 7), truth(0x8000, 6, 0, TruthRun::kLateText), truth(0x1000, 40)});
