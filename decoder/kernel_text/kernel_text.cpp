@@ -35,6 +35,17 @@ bool overlaps_text(const KernelSnapshot* snapshot, AddrRange range) {
                                             [&](const auto& piece) { return piece.range.overlaps(range); });
 }
 
+template <class Wanted>
+void add_code_of(const Kallsyms& kallsyms, const SymbolTable::Add& add, int rank, Wanted wanted) {
+  for (const KernelSymbol& s : kallsyms.symbols()) {
+    if (!s.is_code() || s.is_generated() || !is_kernel_address(s.addr) || !wanted(s)) continue;
+    add({.range = {s.addr, s.addr},
+         .name = std::string(s.name),
+         .dso = s.module.empty() ? "[kernel.kallsyms]" : fmt::format("[{}]", s.module),
+         .rank = rank});
+  }
+}
+
 }  // namespace
 
 // State of one poke's site: does the copy agree with the records up to now?
@@ -190,26 +201,16 @@ void KernelText::note_module() {
 }
 
 void KernelText::add_symbols(SymbolTable& symbols) const {
-  auto add_all = [&](const Kallsyms& kallsyms, auto wanted, int rank) {
-    for (const KernelSymbol& s : kallsyms.symbols()) {
-      if (!s.is_code() || s.is_generated() || !is_kernel_address(s.addr) || !wanted(s)) continue;
-      symbols.add({.range = {s.addr, s.addr},
-                   .name = std::string(s.name),
-                   .dso = s.module.empty() ? "[kernel.kallsyms]" : fmt::format("[{}]", s.module),
-                   .rank = rank});
-    }
-  };
-  const Kallsyms* first = start_ ? start_->kallsyms() : nullptr;
-  const Kallsyms* last = end_ ? end_->kallsyms() : nullptr;
-  if (first == nullptr && kallsyms_) first = &*kallsyms_;
-  if (first != nullptr)
-    add_all(
-        *first, [](const KernelSymbol&) { return true; }, 0);
-  for (const Symbol& symbol : file_symbols_) symbols.add(symbol);
-  if (last != nullptr) {
-    add_all(
-        *last, [&](const KernelSymbol& s) { return first == nullptr || !first->has(s.addr, s.name); }, -1);
-  }
+  const std::shared_ptr<const Kallsyms> first =
+      start_ && start_->kallsyms() != nullptr ? start_->shared_kallsyms() : kallsyms_;
+  const std::shared_ptr<const Kallsyms> last = end_ ? end_->shared_kallsyms() : nullptr;
+  symbols.add_later([first, last, files = file_symbols_](const SymbolTable::Add& add) {
+    if (first) add_code_of(*first, add, 0, [](const KernelSymbol&) { return true; });
+    for (const Symbol& symbol : files) add(symbol);
+    if (last)
+      add_code_of(*last, add, -1,
+                  [&](const KernelSymbol& s) { return !first || !first->has(s.addr, s.name); });
+  });
 }
 
 }  // namespace asof

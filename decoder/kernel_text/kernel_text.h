@@ -43,7 +43,8 @@ class KernelSnapshot {
   std::shared_ptr<const void> owner() const { return kcore_; }
   uint16_t machine() const { return kcore_->machine(); }  // EM_*
   std::span<const ElfSegment> segments() const { return kcore_->segments(); }
-  const Kallsyms* kallsyms() const { return kallsyms_ ? &*kallsyms_ : nullptr; }
+  const Kallsyms* kallsyms() const { return kallsyms_.get(); }  // nullptr: there is none
+  const std::shared_ptr<const Kallsyms>& shared_kallsyms() const { return kallsyms_; }
   std::span<const KernelModule> modules() const { return modules_; }
 
   // Text of the kernel and of live modules, by address, without overlaps.
@@ -73,7 +74,7 @@ class KernelSnapshot {
   OriginKind kind_ = OriginKind::kKcore;
   bool forced_ = false;
   std::shared_ptr<const ElfImage> kcore_;
-  std::optional<Kallsyms> kallsyms_;
+  std::shared_ptr<const Kallsyms> kallsyms_;
   std::vector<KernelModule> modules_;
   std::vector<Piece> text_, generated_;
   std::vector<AddrRange> module_data_;  // after their text (before Linux 6.4)
@@ -141,7 +142,7 @@ class KernelText {
   std::unique_ptr<KernelSnapshot> start_, end_;
   bool modules_noted_ = false;
   Time end_time_ = kTimeMax;
-  std::optional<Kallsyms> kallsyms_;  // of the recording, where there is no copy of kcore
+  std::shared_ptr<const Kallsyms> kallsyms_;  // of the recording, where there is no copy of kcore
   std::optional<std::map<std::string, std::string>> module_paths_;  // below a folder of modules: by name
   std::vector<Symbol> file_symbols_;                                // of vmlinux
 };

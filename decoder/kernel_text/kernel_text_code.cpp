@@ -34,7 +34,7 @@ bool same_module(const KernelModule* a, const KernelModule& b) {
 void KernelText::add_code(CodeFileMap& code, FileFinder& files, const PerfData& data) const {
   std::string name = "_stext";
   std::optional<Addr> at;
-  const Kallsyms* kallsyms = start_ ? start_->kallsyms() : kallsyms_ ? &*kallsyms_ : nullptr;
+  const Kallsyms* const kallsyms = start_ ? start_->kallsyms() : kallsyms_.get();
   if (kallsyms != nullptr) at = kallsyms->address(name);
   for (const KernelMapFact& map : side_.kernel_maps) {
     if (at || !map.name.starts_with("[kernel.kallsyms]") || map.pgoff == 0) continue;

@@ -75,7 +75,7 @@ void KernelText::find_kallsyms(const std::string& capture_dir) {
   if (!loaded) {
     notices_.error(loaded.error().code, path, loaded.error().reason, loaded.error().hint);
   } else if (compare_boot(*loaded, side_, options_.force, notices_) != Boot::kOther) {
-    kallsyms_ = std::move(*loaded);
+    kallsyms_ = std::make_shared<const Kallsyms>(std::move(*loaded));
   }
 }
 
@@ -102,7 +102,7 @@ void KernelText::add_module_files(Builder& builder, FileFinder& files, const Per
     return snapshot != nullptr && std::any_of(snapshot->text().begin(), snapshot->text().end(),
                                               [&](const auto& piece) { return piece.range.overlaps(range); });
   };
-  const Kallsyms* kallsyms = start_ ? start_->kallsyms() : kallsyms_ ? &*kallsyms_ : nullptr;
+  const Kallsyms* const kallsyms = start_ ? start_->kallsyms() : kallsyms_.get();
   std::optional<ExportedSymbols> symbols;
   for (const KernelMapFact& map : side_.kernel_maps) {
     const std::string name = module_of_map(map.name);

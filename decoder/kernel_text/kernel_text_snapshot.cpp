@@ -75,7 +75,7 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     const Boot boot = compare_boot(*kallsyms, side, force, notices);
     if (boot == Boot::kOther) return nullptr;
     out->forced_ = boot == Boot::kForced;
-    out->kallsyms_ = std::move(*kallsyms);
+    out->kallsyms_ = std::make_shared<const Kallsyms>(std::move(*kallsyms));
   } else {
     notices.error(Code::kBadKallsyms, paths.kallsyms, kallsyms.error().reason,
                   "without it only what the recording maps is text");

@@ -181,6 +181,12 @@ SpaceSymbols make_space(const std::vector<Holder>& symbols) {
   return space;
 }
 
+Symbol in_plain_text(Symbol symbol) {
+  if (!is_plain_text(symbol.name)) symbol.name = plain_text(symbol.name);
+  if (!is_plain_text(symbol.dso)) symbol.dso = plain_text(symbol.dso);
+  return symbol;
+}
+
 }  // namespace
 
 LazyName& LazyName::operator=(const LazyName& other) noexcept {
@@ -213,6 +219,12 @@ bool is_called(const Symbol& symbol, std::string_view wanted) {
 
 struct SymbolTable::Impl {
   std::deque<Symbol> symbols;
+  struct Later {
+    size_t at;  // in `symbols`, before this one
+    std::function<void(const Add&)> make;
+    std::deque<Symbol> made{};
+  };
+  std::vector<Later> later;
   bool finished = false;
   NameStyle style = NameStyle::kRaw;
   std::once_flag sorted_once;
@@ -227,6 +239,8 @@ struct SymbolTable::Impl {
     size_t number;
   };
   void give_sizes(const std::vector<Added>& by_address);
+  void set_style(Symbol& s) const { s.lazy.style = looks_mangled(s.name) ? style : NameStyle::kRaw; }
+  void make_later();
   void sort();
   // Any thread may ask first.
   static Impl& sorted_of(Impl& table) {
@@ -261,9 +275,12 @@ SymbolTable& SymbolTable::operator=(SymbolTable&&) noexcept = default;
 
 void SymbolTable::add(Symbol symbol) {
   ASOF_CHECK(!impl_->finished);
-  if (!is_plain_text(symbol.name)) symbol.name = plain_text(symbol.name);
-  if (!is_plain_text(symbol.dso)) symbol.dso = plain_text(symbol.dso);
-  impl_->symbols.push_back(std::move(symbol));
+  impl_->symbols.push_back(in_plain_text(std::move(symbol)));
+}
+
+void SymbolTable::add_later(std::function<void(const Add&)> make) {
+  ASOF_CHECK(!impl_->finished);
+  impl_->later.push_back({.at = impl_->symbols.size(), .make = std::move(make)});
 }
 
 void SymbolTable::finish() {
@@ -273,15 +290,29 @@ void SymbolTable::finish() {
 
 void SymbolTable::show(NameStyle style) {
   impl_->style = style;
-  for (Symbol& s : impl_->symbols) s.lazy.style = looks_mangled(s.name) ? style : NameStyle::kRaw;
+  for (Symbol& s : impl_->symbols) impl_->set_style(s);
 }
 
 NameStyle SymbolTable::style() const { return impl_->style; }
 
+void SymbolTable::Impl::make_later() {
+  for (Later& l : later) {
+    l.made.clear();
+    l.make([&](Symbol s) { set_style(l.made.emplace_back(in_plain_text(std::move(s)))); });
+  }
+  for (Later& l : later) l.make = nullptr;  // with what it keeps
+}
+
 void SymbolTable::Impl::sort() {
+  make_later();
   std::map<Space, std::vector<Added>> added;
-  size_t number = 0;
-  for (Symbol& s : symbols) added[s.space].push_back({&s, number++});
+  size_t number = 0, at = 0;
+  const auto put = [&](Symbol& s) { added[s.space].push_back({&s, number++}); };
+  for (Later& l : later) {
+    for (; at < l.at; ++at) put(symbols[at]);
+    std::ranges::for_each(l.made, put);
+  }
+  for (; at < symbols.size(); ++at) put(symbols[at]);
   sorted.reserve(number);
   for (auto& [space, list] : added) {
     // Of those that begin together the first added stays first: a copy made by all() and add() is the same.

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,8 +63,12 @@ class SymbolTable {
   SymbolTable& operator=(SymbolTable&&) noexcept;
 
   void add(Symbol symbol);
-  void
-  finish();  // find() is valid from here on, add() no more. The first look-up sorts: not every verb has one
+  // As if `make` called add() now; it is called by the first look-up, in whatever thread, so that who needs no names does
+  // not wait for all of a kernel's.
+  using Add = std::function<void(Symbol)>;
+  void add_later(std::function<void(const Add&)> make);
+  // find() is valid from here on, add() no more. The first look-up sorts: not every verb has one.
+  void finish();
   // Of Symbol::shown(). Before any other thread uses the table.
   void show(NameStyle style);
   NameStyle style() const;

@@ -198,6 +198,40 @@ TEST(Symbols, AreSortedOnceWhoeverAsksFirst) {
   }
 }
 
+TEST(Symbols, ThoseMadeLaterAreAsIfAddedThere) {
+  const std::vector<Symbol> in_order = {symbol(kText, 16, "a"), symbol(kText, 16, "b"),
+                                        symbol(kText, 16, "_ZN1c1dEv\033"), symbol(kText + 16, 0, "e"),
+                                        symbol(kText + 32, 8, "f")};
+  SymbolTable plain, later;
+  int made = 0;
+  const auto add_later = [&](size_t from, size_t to) {
+    later.add_later([&, from, to](const SymbolTable::Add& add) {
+      ++made;
+      for (size_t i = from; i < to; ++i) add(in_order[i]);
+    });
+  };
+  for (const Symbol& s : in_order) plain.add(s);
+  add_later(0, 1);
+  later.add(in_order[1]);
+  add_later(2, 4);
+  later.add(in_order[4]);
+  for (SymbolTable* table : {&plain, &later}) {
+    table->finish();
+    table->show(NameStyle::kWithoutParameters);
+  }
+  EXPECT_EQ(made, 0) << "nobody has asked for a name";
+  EXPECT_EQ(name_at(later, kText + 1), name_at(plain, kText + 1));
+  const auto want = plain.all(), got = later.all();
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i]->shown(), want[i]->shown());
+    EXPECT_EQ(got[i]->name, want[i]->name);
+    EXPECT_EQ(got[i]->range, want[i]->range);
+    EXPECT_EQ(got[i]->number, want[i]->number);
+  }
+  EXPECT_EQ(made, 2) << "once each";
+}
+
 TEST(Symbols, ManyOverOneAnotherStayBounded) {
   SymbolTable table;
   for (uint64_t i = 0; i < 20000; ++i) table.add(symbol(kText + i, 100000, "n" + std::to_string(i)));
