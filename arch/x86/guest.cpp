@@ -8,7 +8,7 @@
 #include "arch/x86/guest.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 
 #include "arch/x86/flow.h"
 
@@ -87,12 +87,15 @@ namespace {
 
 // Are there bytes that look like a PIP whose NR bit is `non_root`?
 bool looks_like_pip(const uint8_t* p, const uint8_t* end, bool non_root) {
-  constexpr std::array<uint8_t, 2> kPip = {0x02, 0x43};
-  for (;; p += kPip.size()) {
-    p = std::search(p, end, kPip.begin(), kPip.end());
-    if (end - p <= static_cast<std::ptrdiff_t>(kPip.size())) return false;
-    if (((p[kPip.size()] & 1) != 0) == non_root) return true;
+  constexpr uint8_t kExtended = 0x02, kPip = 0x43;
+  while (end - p > 2) {
+    const auto* const at =
+        static_cast<const uint8_t*>(std::memchr(p + 1, kPip, static_cast<size_t>(end - p) - 2));
+    if (at == nullptr) return false;
+    if (at[-1] == kExtended && ((at[1] & 1) != 0) == non_root) return true;
+    p = at;
   }
+  return false;
 }
 
 }  // namespace
@@ -138,6 +141,9 @@ bool is_guest_trace(const Stream& stream) {
   for (const StreamPiece& piece : stream.pieces) {
     const auto trace = piece.bytes;
     for (size_t at = find_psb(trace, 0), done = 0; at != SIZE_MAX;) {
+      const uint8_t* const begin = trace.data() + at;
+      const uint8_t* const till = trace.data() + std::min(find_psb(trace, at + kPsbSize), trace.size());
+      if (!looks_like_pip(begin, till, false) && !looks_like_pip(begin, till, true)) return false;
       const uint8_t* const next = look_at_pips(trace.data() + at, trace.data() + trace.size(), host, guest);
       if (host || !guest) return false;
       const auto end = static_cast<size_t>(next - trace.data());
