@@ -72,8 +72,8 @@ struct Flow::Ahead {
 };
 
 // Over paths, as long as there are any and links know the edges, and over PAD packets and MTCs. Where the
-// one after the next is kept is worked out and asked for before it is known whether this one ran before: so a
-// wrong guess of the processor is no wait for memory. False: the next bit needs more than links know.
+// next one is kept is worked out and asked for before it is known whether this one ran before: so a wrong guess
+// of the processor is no wait for memory. False: the next bit needs more than links know.
 //
 // Entries that fall out of the return stack end before new paths only. Others read none of them: the newest
 // entry stays within kSpan of where it was then, so all that they see lies within kSize.
@@ -89,29 +89,21 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   PathWalk t(w);
   const Edge* lowest = t.newest - kSpan;
   const StepCode* const full = w.begun + kFastCodes;
-  const uint8_t* const end = fast_end_ - PathPackets::kThree;
+  const uint8_t* const end = fast_end_ - PathPackets::kTwo;
   CachedPath* paths = paths_.paths();
   unsigned shift = paths_.shift();
   const auto read = [&paths, &shift](const uint8_t* p, uint64_t last_ip) {
     const auto [packets, size] = PathPackets::read(p, last_ip);
     return Ahead{packets, size, &paths[PathCache::place(packets, last_ip, shift)]};
   };
-  const uint8_t* ahead = t.p;  // behind `next`
-  Ahead here, next;
-  const auto start = [&] {
-    here = read(t.p, t.last_ip);
-    ahead = t.p + here.size;
-    next = read(ahead, here.packets.ip);
-    ahead += next.size;
-  };
-  start();
+  Ahead here = read(t.p, t.last_ip);
   for (;;) {
-    Ahead third = read(ahead, next.packets.ip);
+    Ahead next = read(t.p + here.size, here.packets.ip);
     asm volatile(""
-                 : "+r"(third.packets.key), "+r"(third.packets.ip), "+r"(third.size),
-                   "+r"(third.path));  // not later than here
-    prefetch<kReturns>(*third.path);
-    if constexpr (kSums) __builtin_prefetch(&w.hashes[third.path - paths]);
+                 : "+r"(next.packets.key), "+r"(next.packets.ip), "+r"(next.size),
+                   "+r"(next.path));  // not later than here
+    prefetch<kReturns>(*next.path);
+    if constexpr (kSums) __builtin_prefetch(&w.hashes[next.path - paths]);
     if (here.path->is<kReturns>(here.packets, t.cur, t.newest)) {
       t.repeat<kReturns>(*here.path, here.size);
       if constexpr (kSums) {
@@ -124,7 +116,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       const uint8_t* const behind = is_mtc ? t.p + kMtcSize : skip_pads(t.p, end);
       if (behind == t.p || behind >= end) break;
       t.p = behind;
-      start();
+      here = read(t.p, t.last_ip);
       if (!is_mtc || w.silent_mtc) continue;
       prefetch<kReturns>(*here.path);  // while the clock is worked out
       t.store<kSums>(w);
@@ -146,8 +138,6 @@ bool Flow::over_paths(State& s, FastWalk& w) {
     }
     if (t.p >= end || t.out >= full || static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan) break;
     here = next;
-    next = third;
-    ahead += third.size;
   }
   t.store<kSums>(w);
   return w.tnt.count == 0;

@@ -124,9 +124,9 @@ struct Flow::FastWalk {
   bool leave_by_tip(Edge to);
   void leave_by_uncompressed(Edge to);
   void leave(Edge to);
-  // A path can be read, and two ahead.
+  // A path can be read, and one ahead.
   bool path_fits(const uint8_t* end) const {
-    return end - p > PathPackets::kThree && canonical(last_ip) == last_ip;
+    return end - p > PathPackets::kTwo && canonical(last_ip) == last_ip;
   }
 };
 

@@ -66,9 +66,8 @@ struct PathPackets {
   static constexpr unsigned kFull = 4;
   static constexpr unsigned kMaxBits = 6 * (kFull + 1);
   static constexpr unsigned kMaxBytes = kFull + 1 + 7;
-  static constexpr unsigned kReads = kFull + 10;  // bytes
-  static constexpr int64_t kThree =
-      2 * kMaxBytes + kReads;  // what reading one and two more needs at the most
+  static constexpr unsigned kReads = kFull + 10;       // bytes
+  static constexpr int64_t kTwo = kMaxBytes + kReads;  // what reading one and the next needs at the most
 
   uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no path
   uint64_t ip = 0;   // the last IP after them, its low 48 bits
