@@ -186,7 +186,8 @@ void KernelSnapshot::find_modules(const SideBand& side, NoticeBook& notices) {
       range.end = std::min(range.end, modules_[i + 1].range.begin);
       data.end = std::min(data.end, modules_[i + 1].range.begin);
     }
-    if (!data.empty()) module_data_.push_back(data);
+    // Without symbols of data it may be code as well.
+    if (!data.empty() && kallsyms_ && kallsyms_->has_data_of_modules()) module_data_.push_back(data);
     add(text_, range, module.name, true);
   }
 }

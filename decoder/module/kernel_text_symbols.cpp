@@ -153,6 +153,9 @@ Result<Kallsyms> Kallsyms::load(const std::string& path) {
         out.symbols_.insert(out.symbols_.end(), some.begin(), some.end());
       });
   sort_stretches(out.symbols_);
+  out.data_of_modules_ = std::ranges::any_of(out.symbols_, [](const KernelSymbol& s) {
+    return !s.module.empty() && !s.is_code() && !s.is_generated();
+  });
   if (out.symbols_.empty()) {
     return fail(Code::kKallsymsWithoutAddresses, path, Error::kNoOffset, "no symbol with an address in it",
                 "copy /proc/kallsyms as root, with kernel.kptr_restrict=0");
@@ -215,6 +218,8 @@ AddrRange module_text(const KernelModule& module, const Kallsyms& kallsyms) {
       first_data = it->addr & ~(kPage - 1);
     }
   }
+  if (last_code != 0 && !kallsyms.has_data_of_modules())
+    return {module.range.begin, std::min((last_code | (kPage - 1)) + 1, module.range.end)};
   if (last_code == 0 || first_data <= last_code) return module.range;
   return {module.range.begin, first_data};
 }

@@ -38,11 +38,14 @@ class Kallsyms {
   bool has(Addr addr, std::string_view name) const;
   // The first symbol address above `addr`; UINT64_MAX: none.
   Addr next(Addr addr) const;
+  // Of modules (CONFIG_KALLSYMS_ALL).
+  bool has_data_of_modules() const { return data_of_modules_; }
   const std::string& path() const { return file_->path(); }
 
  private:
   std::shared_ptr<const MappedFile> file_;  // the symbols' names live in it
   std::vector<KernelSymbol> symbols_;
+  bool data_of_modules_ = false;
 };
 
 struct KernelModule {
@@ -56,7 +59,8 @@ struct KernelModule {
 Result<std::vector<KernelModule>> load_modules(const std::string& path);
 
 // Pages of a live module that hold code: from its start to the first page with only data symbols after the
-// last code symbol. Without symbols the whole range.
+// last code symbol; to the end of that one's page where kallsyms has no data symbols of any module. Without
+// symbols the whole range.
 AddrRange module_text(const KernelModule& module, const Kallsyms& kallsyms);
 
 }  // namespace asof

@@ -156,6 +156,23 @@ TEST_F(Kernel, SilentChangeShowsInTheEndCopy) {
   EXPECT_NE(notice->reason.find("0xffffffff81000200"), std::string::npos);
 }
 
+// Without CONFIG_KALLSYMS_ALL (Debian's Linux 6.1 of arm64) no symbol says where a module's data begins: that it changes
+// is no change of text, but code may go on there.
+TEST_F(Kernel, DataOfModulesWithoutSymbolsIsNoSilentChange) {
+  Bytes area(0x3000, 0xda);
+  std::fill(area.begin(), area.begin() + 0x1000, uint8_t{0xa1});
+  r.segment(kModules, area);
+  r.symbol(kModules, 't', "a_init", "mod_a");
+  r.modules = Recording::module_line("mod_a", kModules, 0x3000);
+  area[0x1800] = 0xdb;
+  r.write_end({{kText, r.kernel_bytes}, {kModules, area}}, r.kallsyms, r.modules);
+  open();
+  EXPECT_EQ(find_notice(*capture, Code::kUnrecordedChange), nullptr);
+  EXPECT_EQ(at(kModules + 0x800, 1, 300), std::vector<Bytes>{{0xa1}});
+  EXPECT_EQ(at(kModules + 0x1000, 1, 300), std::vector<Bytes>{{0xda}});
+  EXPECT_TRUE(capture->text->cell(kKernelSpace, kModules + 0x1000).versions[0].unsure);
+}
+
 TEST_F(Kernel, ModuleThatOnlyTheEndCopyHas) {  // [M01]
   Bytes area(0x3000, 0);
   std::fill(area.begin() + 0x1000, area.begin() + 0x2000, uint8_t{0xc1});
