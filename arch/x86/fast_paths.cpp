@@ -136,7 +136,9 @@ bool Flow::over_paths(State& s, FastWalk& w) {
         break;
       }
     }
-    if (t.p >= end || t.out >= full || static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan) break;
+    if (t.p >= end || t.out >= full) break;
+    if (kReturns && static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan)
+      break;  // else it moves in new paths only
     here = next;
   }
   t.store<kSums>(w);

@@ -22,41 +22,38 @@
 
 namespace asof::x86 {
 
-// By the byte that may begin a TIP: its size, and what of the last IP stays, or else 0 and all. Of TIPs with
-// two, four or six bytes that say a canonical address; others are not part of a path.
-struct PathTip {
-  uint64_t kept, taken;
-};
 inline constexpr uint64_t kLow48 = ~uint64_t{0} >> 16;
 constexpr Addr canonical(uint64_t low48) {
   return static_cast<Addr>(static_cast<int64_t>(low48 << 16) >> 16);
 }
+
+// Of TIPs with two, four or six bytes that say a canonical address; others are not part of a path.
 constexpr bool ends_path(uint8_t b) { return is_tip(b) && b >> 5 >= 1 && b >> 5 <= 3; }
-inline constexpr auto kPathTips = [] {
-  std::array<PathTip, 256> all{};
-  for (unsigned b = 0; b < all.size(); ++b) {
-    const uint64_t kept = ends_path(static_cast<uint8_t>(b)) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
-    all[b] = {kept, ~kept & kLow48};
-  }
-  return all;
-}();
-inline constexpr auto kPathTipSizes = [] {
-  std::array<uint8_t, 256> all{};
-  for (unsigned b = 0; b < all.size(); ++b)
-    all[b] =
-        ends_path(static_cast<uint8_t>(b)) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
-  return all;
-}();
-// By the first byte that is no full TNT packet: bytes of the TNT packet or TIP that it begins, and all bits
-// where it is the former.
-struct PathLead {
-  uint8_t size, is_tnt;
+
+// What a byte says, in one object, so that one register leads to all of it.
+struct PathBytes {
+  // By the byte that may begin a TIP: what of the last IP stays, or else all; its size, or else 0.
+  struct Tip {
+    uint64_t kept, taken;
+  };
+  std::array<Tip, 256> tips;
+  std::array<uint8_t, 256> tip_sizes;
+  // By the first byte that is no full TNT packet: bytes of the TNT packet or TIP that it begins, and all bits
+  // where it is the former.
+  struct Lead {
+    uint8_t size, is_tnt;
+  };
+  std::array<Lead, 256> leads;
 };
-inline constexpr auto kPathLeads = [] {
-  std::array<PathLead, 256> all{};
-  for (unsigned b = 0; b < all.size(); ++b) {
-    const bool tnt = is_short_tnt(static_cast<uint8_t>(b));
-    all[b] = {tnt ? uint8_t{1} : kPathTipSizes[b], tnt ? uint8_t{0xff} : uint8_t{0}};
+inline constexpr auto kPathBytes = [] {
+  PathBytes all{};
+  for (unsigned i = 0; i < 256; ++i) {
+    const auto b = static_cast<uint8_t>(i);
+    const uint64_t kept = ends_path(b) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
+    all.tips[i] = {kept, ~kept & kLow48};
+    all.tip_sizes[i] = ends_path(b) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
+    const bool tnt = is_short_tnt(b);
+    all.leads[i] = {tnt ? uint8_t{1} : all.tip_sizes[i], tnt ? uint8_t{0xff} : uint8_t{0}};
   }
   return all;
 }();
@@ -92,12 +89,12 @@ struct PathPackets::Read {
   // A full packet's highest bit is 1, its lowest 0.
   const auto full_bits = static_cast<unsigned>(__builtin_ctzll((bytes & kEnds) ^ (kTops | kStop))) & ~7U;
   const uint64_t rest = bytes >> full_bits;
-  const PathLead& lead = kPathLeads[rest & 0xff];
+  const PathBytes::Lead& lead = kPathBytes.leads[rest & 0xff];
   Read r;
-  r.size = full_bits / 8 + lead.size + (kPathTipSizes[rest >> 8 & 0xff] & lead.is_tnt);
+  r.size = full_bits / 8 + lead.size + (kPathBytes.tip_sizes[rest >> 8 & 0xff] & lead.is_tnt);
   const unsigned tnt_bits = full_bits + (lead.is_tnt & 8U);
   const uint8_t* const at_tip = p + tnt_bits / 8;
-  const PathTip& tip = kPathTips[*at_tip];
+  const PathBytes::Tip& tip = kPathBytes.tips[*at_tip];
   r.packets.ip = (last_ip & tip.kept) | (load_le(at_tip + 1, 8) & tip.taken);
   r.packets.key = (bytes & ((uint64_t{1} << tnt_bits) - 1)) | uint64_t{r.size} << 56;
   return r;
