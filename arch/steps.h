@@ -175,7 +175,8 @@ class StepList {
 
   size_t size() const { return codes_.size(); }  // entries
   bool empty() const { return codes_.empty(); }
-  uint64_t bytes() const;  // of memory
+  size_t capacity() const { return codes_.capacity(); }  // entries, before memory is needed
+  uint64_t bytes() const;                                // of memory
 
   void reserve(size_t entries, size_t times = 0) {
     codes_.reserve(entries);

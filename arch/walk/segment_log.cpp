@@ -169,6 +169,7 @@ void SegmentLog::flush(bool last) {
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);
     const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
+    rest.steps.reserve(chunk_.steps.capacity());
     chunk_.steps.split(ready, rest.steps);
     rest.events.assign(events.begin(), events.end());
     for (Gap& g : gaps) rest.gaps.push_back(std::move(g));

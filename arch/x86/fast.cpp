@@ -145,7 +145,6 @@ void Flow::fast_time(State& s, FastWalk& w, const Packet& k) {
 
 void Flow::fast_walk(State& s, RunId start) {
   StepList& steps = chunk_.steps;
-  constexpr size_t kRoom = FastWalk::kRoom;
   FastWalk w;
   w.links = runs_->links();
   w.multi_call_edges = runs_->multi_call_edges();
@@ -164,7 +163,7 @@ void Flow::fast_walk(State& s, RunId start) {
   w.first = w.newest = w.most = w.rets->newest();
   w.tnt.count = s.tnt_count;
   if (w.tnt.count != 0) w.tnt.bits = s.tnt << (64 - w.tnt.count);
-  w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
+  w.out = w.begun = steps.open_runs(runs_->table(), kFastRoom);
   w.summed = w.out;
   if (options_.sum_runs) w.hashes = paths_.hashes();
   w.sums = runs_->sums();
@@ -179,7 +178,7 @@ void Flow::fast_walk(State& s, RunId start) {
       w.sum.instructions = instructions;
     }
     const size_t written = std::exchange(w.timed, 0);
-    steps.close_runs(kRoom, written, instructions);
+    steps.close_runs(kFastRoom, written, instructions);
     if (w.hashes != nullptr && written != 0) steps.add_sum(written, std::exchange(w.sum, {}), confidence);
   };
 
@@ -189,9 +188,9 @@ void Flow::fast_walk(State& s, RunId start) {
     }
     if (w.full()) {
       write_out();
-      w.out = w.begun = steps.open_runs(runs_->table(), kRoom);
+      w.out = w.begun = steps.open_runs(runs_->table(), kFastRoom);
       w.summed = w.out;
-      if (steps.size() - kRoom >= options_.chunk_steps) goto leave;
+      if (steps.size() - kFastRoom >= options_.chunk_steps) goto leave;
     }
     for (;;) {  // the next packet
       if (w.p >= fast_end_) goto leave;

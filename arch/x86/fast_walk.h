@@ -94,15 +94,13 @@ struct Flow::FastWalk {
   const uint8_t* lo_until = nullptr;
   Time lo = kTimeMin;
 
-  static constexpr size_t kRoom = kFastCodes + 80;  // a stretch stops after all bits at hand or a path
-
   RunId run() const { return run_of(cur); }
   size_t written() const { return static_cast<size_t>(out - begun); }
   bool full() const { return written() >= kFastCodes; }
   const Link& link() const { return Links::at(links, cur); }
   // The codes without a time have this one.
   void write_times(StepList& steps, Time time) {
-    if (written() > timed) steps.time_runs(kRoom, timed, time);
+    if (written() > timed) steps.time_runs(kFastRoom, timed, time);
     timed = written();
   }
   struct CodeSum {

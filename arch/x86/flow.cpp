@@ -39,7 +39,9 @@ void Flow::decode(const Segment& segment, ChunkSink& sink) {
     packets_.start(begin_, tail_, end_);
     start_fast();
 
-    chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), options_.chunk_steps));
+    // What the fast walk may write before it gives the chunk away, and the room that it has open then.
+    const size_t most = options_.chunk_steps + 2 * kFastRoom;
+    chunk_.steps.reserve(std::min<size_t>(4 * bytes.size(), most), usual_times_);
     State s;
     s.clock = Clock(config_, reference_at(*stream_, segment.begin), errata_.skl168);
     SyncGroup g;

@@ -67,6 +67,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
 
   // fast.cpp
   static constexpr uint32_t kFastCodes = 1024;
+  static constexpr size_t kFastRoom = kFastCodes + 80;  // a stretch stops after all bits at hand or a path
   void start_fast();
   bool ends_cleanly(const uint8_t* p);
   RunId fast_start(const State& s);
