@@ -125,7 +125,8 @@ enum jit { kNoDump, kStrict, kPatching };
 static int fill_slot(uint8_t* at, size_t page, enum jit jit, int dump) {
   if (jit == kNoDump) return emit(at) != 0;
   if (jit == kPatching) return write_load(dump, at, emit(at)) && emit(at) != 0;
-  if (mprotect(at, page, PROT_READ | PROT_WRITE) != 0) return 0;
+  // Another page each time: QEMU's translations of what was overwritten in the same one may go on running on arm64.
+  if (mmap(at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) return 0;
   const size_t size = emit(at);
   return mprotect(at, page, PROT_READ | PROT_EXEC) == 0 && write_load(dump, at, size);
 }
