@@ -169,7 +169,7 @@ void SegmentLog::flush(bool last) {
     const auto now = [ready](const auto& x) { return x.step < ready; };
     const auto events = std::ranges::stable_partition(chunk_.events, now);
     const auto gaps = std::ranges::stable_partition(chunk_.gaps, now);
-    rest.steps.reserve(chunk_.steps.capacity());
+    rest.steps.reserve(std::min(chunk_.steps.capacity(), 2 * ready));  // not what once was needed
     chunk_.steps.split(ready, rest.steps);
     rest.events.assign(events.begin(), events.end());
     for (Gap& g : gaps) rest.gaps.push_back(std::move(g));
