@@ -12,8 +12,8 @@ optional=(scdoc)
 # The Python module is not made without them; NumPy is for its tests.
 for_python=(pybind11-dev python3-dev python3-numpy)
 # Only for tests: comparisons with perf, packages, timelines in real browsers, profiles for LLVM's tools, coverage,
-# debuginfod and libtraceevent (which are loaded where they are installed). They are skipped without.
-for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 autofdo lcov libdebuginfod1 libtraceevent1)
+# debuginfod and libtraceevent (which are loaded where they are installed), the matrix of boards (jq). They are skipped without.
+for_tests=(linux-perf dpkg-dev file lintian chromium firefox-esr shellcheck sqlite3 llvm-19 bolt-19 autofdo lcov libdebuginfod1 libtraceevent1 jq)
 
 # Some wait for other programs; some take hundreds of megabytes.
 tests_at_once=$(($(nproc) < 8 ? $(nproc) + 1 : 9))

@@ -144,7 +144,7 @@ bool is_guest_trace(const Stream& stream) {
       const uint8_t* const begin = trace.data() + at;
       const uint8_t* const till = trace.data() + std::min(find_psb(trace, at + kPsbSize), trace.size());
       if (!looks_like_pip(begin, till, false) && !looks_like_pip(begin, till, true)) return false;
-      const uint8_t* const next = look_at_pips(trace.data() + at, trace.data() + trace.size(), host, guest);
+      const uint8_t* const next = look_at_pips(begin, trace.data() + trace.size(), host, guest);
       if (host || !guest) return false;
       const auto end = static_cast<size_t>(next - trace.data());
       stream.forget(piece.offset + done, piece.offset + end);

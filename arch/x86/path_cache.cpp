@@ -1,3 +1,4 @@
+// How the memory of memoised paths grows; all that a walk does with them is in the header, to be inlined.
 #include "arch/x86/path_cache.h"
 
 #include <new>

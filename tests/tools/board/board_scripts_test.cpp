@@ -67,6 +67,7 @@ TEST(BoardScripts, ALivePatchNeedsHeaders) {
 class Matrix : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (status_of("jq --version") != 0) GTEST_SKIP() << "jq is not installed";
     char name[] = "/tmp/asof-matrix.XXXXXX";
     ASSERT_NE(mkdtemp(name), nullptr);
     folder_ = name;
@@ -76,7 +77,9 @@ class Matrix : public ::testing::Test {
     fs::create_directories(folder_ / "build/tests/peers");
     script("build/tests/peers/perf_compare", "cat");
   }
-  void TearDown() override { fs::remove_all(folder_); }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
   void script(const fs::path& name, const std::string& text) const {
     std::ofstream(folder_ / name) << "#!/bin/sh\n" << text << "\n";
     fs::permissions(folder_ / name, fs::perms::owner_all);
@@ -93,7 +96,6 @@ class Matrix : public ::testing::Test {
 };
 
 TEST_F(Matrix, EndsAsItsBoardDoes) {
-  if (status_of("jq --version") != 0) GTEST_SKIP() << "jq is not installed";
   for (int status : {0, 2, 3, 130}) {
     script("pt", "exit " + std::to_string(status));
     EXPECT_EQ(run("--kernels 6.1"), status == 3 ? 0 : status);
@@ -102,7 +104,6 @@ TEST_F(Matrix, EndsAsItsBoardDoes) {
 
 // What perf had not decoded by then must not pass for its result later.
 TEST_F(Matrix, AnInterruptionWhilePerfRunsIsNoResultOfPerf) {
-  if (status_of("jq --version") != 0) GTEST_SKIP() << "jq is not installed";
   const fs::path run_folder = folder_ / "run", recording = run_folder / "cpu-ls";
   fs::create_directories(recording / "truth");
   std::ofstream(run_folder / "run.json")
