@@ -26,6 +26,7 @@ void Flow::start_fast() {
   constexpr std::ptrdiff_t kNear = 64;
   fast_end_ = tail_ == end_ ? end_ : tail_ - std::min(tail_ - begin_, kNear);
   tail_checked_ = false;
+  window_.forget();
 }
 
 // From `p`, where a packet begins, which is near the segment's end.

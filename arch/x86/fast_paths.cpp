@@ -44,7 +44,7 @@ struct Flow::PathWalk {
     w.most = static_cast<uint32_t>(most - w.stack);
   }
   template <bool kReturns>
-  void repeat(const CachedPath& path, unsigned size) {
+  void repeat(const CachedPath& path) {
     if constexpr (kReturns) {
       std::memcpy(out, path.out.data(), sizeof path.out);
       std::memcpy(newest - path.pops + 1, path.pushed.data(), sizeof path.pushed);
@@ -59,15 +59,13 @@ struct Flow::PathWalk {
     out += path.codes;
     instructions += path.instructions;
     cur = path.to;
-    last_ip = path.packets.ip;
-    p += size;
   }
 };
 
 // The packets of a path, and where it is kept.
 struct Flow::Ahead {
   PathPackets packets;
-  unsigned size = 0;
+  const uint8_t* behind = nullptr;  // its place in the window
   CachedPath* path = nullptr;
 };
 
@@ -92,31 +90,44 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   const uint8_t* const end = fast_end_ - PathPackets::kTwo;
   CachedPath* paths = paths_.paths();
   unsigned shift = paths_.shift();
-  const auto read = [&paths, &shift](const uint8_t* p, uint64_t last_ip) {
-    const auto [packets, size] = PathPackets::read(p, last_ip);
-    return Ahead{packets, size, &paths[PathCache::place(packets, last_ip, shift)]};
+  const uint8_t* at = nullptr;    // the place of t.p, which is not kept
+  const uint8_t* stop = nullptr;  // the place behind what is covered, or that of `end`
+  const auto cover = [&](const uint8_t* p) {
+    if (!window_.covers(p)) window_.cover(p, end_);
+    at = window_.place(p);
+    stop = window_.place(std::min(end, window_.end()));
   };
-  Ahead here = read(t.p, t.last_ip);
+  const auto read = [paths, shift](const uint8_t* place, uint64_t last_ip) {
+    const PathSize size = PathWindow::size_at(place);
+    const PathPackets packets = PathPackets::read(place, size, last_ip);
+    return Ahead{packets, place + size.all(), &paths[PathCache::place(packets, last_ip, shift)]};
+  };
+  cover(t.p);
+  Ahead here = read(at, t.last_ip);
   for (;;) {
-    Ahead next = read(t.p + here.size, here.packets.ip);
+    Ahead next = read(here.behind, here.packets.ip);
     asm volatile(""
-                 : "+r"(next.packets.key), "+r"(next.packets.ip), "+r"(next.size),
+                 : "+r"(next.packets.key), "+r"(next.packets.ip), "+r"(next.behind),
                    "+r"(next.path));  // not later than here
     prefetch<kReturns>(*next.path);
     if constexpr (kSums) __builtin_prefetch(&w.hashes[next.path - paths]);
-    if (here.path->is<kReturns>(here.packets, t.cur, t.newest)) {
-      t.repeat<kReturns>(*here.path, here.size);
+    if (here.path->is<kReturns>(here.packets, t.cur, t.newest)) [[likely]] {
+      t.repeat<kReturns>(*here.path);
       if constexpr (kSums) {
         const PathHash& known = w.hashes[here.path - paths];
         t.hash = t.hash * known.power + known.hash;
         t.branches += here.path->branches;
       }
+      t.last_ip = here.packets.ip;
+      at = here.behind;
     } else if (here.packets.key == 0) {
+      t.p = window_.at(at);
       const bool is_mtc = *t.p == kMtcByte;
       const uint8_t* const behind = is_mtc ? t.p + kMtcSize : skip_pads(t.p, end);
       if (behind == t.p || behind >= end) break;
       t.p = behind;
-      here = read(t.p, t.last_ip);
+      cover(t.p);
+      here = read(at, t.last_ip);
       if (!is_mtc || w.silent_mtc) continue;
       prefetch<kReturns>(*here.path);  // while the clock is worked out
       t.store<kSums>(w);
@@ -125,22 +136,32 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       w.take_time(s, t.p + 1);
       continue;
     } else {
+      t.p = window_.at(at);
       t.store<kSums>(w);
       const bool done = new_path<kSums>(w, here.packets, *here.path);
       if constexpr (kSums) w.sum_up();  // what ran before it was not done
       t = PathWalk(w);
       lowest = t.newest - kSpan;
+      at = window_.place(t.p);
       if (!done) break;
       if (paths_.count_new()) [[unlikely]] {
         if constexpr (kSums) w.hashes = paths_.hashes();
         break;
       }
     }
-    if (t.p >= end || t.out >= full) break;
+    if (t.out >= full) [[unlikely]]
+      break;
     if (kReturns && static_cast<uint64_t>(t.newest - lowest) > 2 * kSpan)
       break;  // else it moves in new paths only
     here = next;
+    if (at >= stop) [[unlikely]] {
+      t.p = window_.at(at);
+      if (t.p >= end) break;
+      cover(t.p);
+      here = read(at, t.last_ip);
+    }
   }
+  t.p = window_.at(at);
   t.store<kSums>(w);
   return w.tnt.count == 0;
 }
@@ -152,9 +173,11 @@ template bool Flow::over_paths<true, true>(State&, FastWalk&);
 
 // Asks for the path that is next ahead of its use.
 void Flow::prefetch_path(const FastWalk& w) {
+  if (!window_.covers(w.p)) return;
+  const uint8_t* const place = window_.place(w.p);
   const uint64_t last_ip = w.last_ip & kLow48;
-  prefetch<false>(
-      paths_.paths()[PathCache::place(PathPackets::read(w.p, last_ip).packets, last_ip, paths_.shift())]);
+  const PathPackets packets = PathPackets::read(place, PathWindow::size_at(place), last_ip);
+  prefetch<false>(paths_.paths()[PathCache::place(packets, last_ip, paths_.shift())]);
 }
 
 // The current run ends in an indirect branch, to `ip`; `known` is the run there if it was met lately. False: this is
@@ -178,7 +201,7 @@ template <bool kSums>
   const unsigned tnts = w.tnt.take(packets);
   w.joined = std::max(w.p, w.lo_until);
   w.p += tnts;
-  const unsigned tip = packets.size() - tnts;
+  const unsigned tip = packets.size().all() - tnts;
   const RunId target = tip == 0 ? RunId::kNone : runs_->known_target(w.space, canonical(packets.ip), w.mode);
   const auto returns = CachedPath::newest_at(w.stack + w.newest);
   const uint32_t newest = w.newest;

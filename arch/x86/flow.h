@@ -84,6 +84,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   struct PathWalk;
   struct Ahead;
   PathCache paths_;
+  PathWindow window_;
   const RunCache* paths_of_ = nullptr;  // whose runs they are of
   template <bool kSums, bool kReturns>
   bool over_paths(State& s, FastWalk& w);

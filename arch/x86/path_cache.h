@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "arch/x86/packet.h"
+#include "arch/x86/path_window.h"
 #include "arch/x86/runs.h"
 #include "arch/zeroed.h"
 
@@ -30,75 +31,47 @@ constexpr Addr canonical(uint64_t low48) {
 // Of TIPs with two, four or six bytes that say a canonical address; others are not part of a path.
 constexpr bool ends_path(uint8_t b) { return is_tip(b) && b >> 5 >= 1 && b >> 5 <= 3; }
 
-// What a byte says, in one object, so that one register leads to all of it.
-struct PathBytes {
-  // By the byte that may begin a TIP: what of the last IP stays, or else all; its size, or else 0.
+// In one object, so that one register leads to all of it.
+struct PathTables {
+  // By the byte that may begin the TIP of a path: which bits of the last IP stay, and which are in it.
   struct Tip {
     uint64_t kept, taken;
   };
   std::array<Tip, 256> tips;
-  std::array<uint8_t, 256> tip_sizes;
-  // By the first byte that is no full TNT packet: bytes of the TNT packet or TIP that it begins, and all bits
-  // where it is the former.
-  struct Lead {
-    uint8_t size, is_tnt;
-  };
-  std::array<Lead, 256> leads;
+  // Of bytes that are loaded at once, those of so many TNT packets.
+  std::array<uint64_t, PathSize::kFull + 2> tnts;
 };
-inline constexpr auto kPathBytes = [] {
-  PathBytes all{};
-  for (unsigned i = 0; i < 256; ++i) {
-    const auto b = static_cast<uint8_t>(i);
-    const uint64_t kept = ends_path(b) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
-    all.tips[i] = {kept, ~kept & kLow48};
-    all.tip_sizes[i] = ends_path(b) ? static_cast<uint8_t>(1 + kIpBytes[b >> 5].bytes) : uint8_t{0};
-    const bool tnt = is_short_tnt(b);
-    all.leads[i] = {tnt ? uint8_t{1} : all.tip_sizes[i], tnt ? uint8_t{0xff} : uint8_t{0}};
+inline constexpr auto kPathTables = [] {
+  PathTables all{};
+  for (unsigned b = 0; b < all.tips.size(); ++b) {
+    const uint64_t kept = ends_path(static_cast<uint8_t>(b)) ? kIpBytes[b >> 5].kept : ~uint64_t{0};
+    all.tips[b] = {kept, ~kept & kLow48};
   }
+  for (unsigned n = 0; n < all.tnts.size(); ++n) all.tnts[n] = (uint64_t{1} << 8 * n) - 1;
   return all;
 }();
 
-// The packets of a path: up to kFull TNT packets of six bits, one that may have fewer, a TIP.
+// The packets of a path: up to PathSize::kFull TNT packets of six bits, one that may have fewer, a TIP.
 struct PathPackets {
-  static constexpr unsigned kFull = 4;
-  static constexpr unsigned kMaxBits = 6 * (kFull + 1);
-  static constexpr unsigned kMaxBytes = kFull + 1 + 7;
-  static constexpr unsigned kReads = kFull + 10;       // bytes
-  static constexpr int64_t kTwo = kMaxBytes + kReads;  // what reading one and the next needs at the most
+  static constexpr unsigned kMaxBits = 6 * (PathSize::kFull + 1);
+  static constexpr unsigned kReads = PathSize::kFull + 10;   // bytes
+  static constexpr int64_t kTwo = PathSize::kMost + kReads;  // what reading one and the next needs
 
   uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no path
   uint64_t ip = 0;   // the last IP after them, its low 48 bits
 
   uint64_t tnt() const { return key & ~uint64_t{0} >> 8; }
-  unsigned size() const { return static_cast<unsigned>(key >> 56); }
+  PathSize size() const { return PathSize{static_cast<uint8_t>(key >> 56)}; }
 
   // Those at p, in memory of kReads bytes; `last_ip` has its low 48 bits only. Without a branch, as no
-  // processor foresees which packets come; the size, for which the next path waits, as early as possible.
-  struct Read;
-  static Read read(const uint8_t* p, uint64_t last_ip);
+  // processor foresees which packets come.
+  static PathPackets read(const uint8_t* p, PathSize size, uint64_t last_ip) {
+    const uint8_t* const at_tip = p + size.tnts();
+    const PathTables::Tip& tip = kPathTables.tips[*at_tip];
+    return {.key = (load_le(p, 8) & kPathTables.tnts[size.tnts()]) | size.packed() << 56,
+            .ip = (last_ip & tip.kept) | (load_le(at_tip + 1, 8) & tip.taken)};
+  }
 };
-struct PathPackets::Read {
-  PathPackets packets;
-  unsigned size = 0;
-};
-
-[[gnu::always_inline]] inline PathPackets::Read PathPackets::read(const uint8_t* p, uint64_t last_ip) {
-  constexpr uint64_t kStop = uint64_t{1} << 8 * kFull;
-  constexpr uint64_t kEnds = 0x8181818181818181U & (kStop - 1), kTops = 0x8080808080808080U & (kStop - 1);
-  const uint64_t bytes = load_le(p, 8);
-  // A full packet's highest bit is 1, its lowest 0.
-  const auto full_bits = static_cast<unsigned>(__builtin_ctzll((bytes & kEnds) ^ (kTops | kStop))) & ~7U;
-  const uint64_t rest = bytes >> full_bits;
-  const PathBytes::Lead& lead = kPathBytes.leads[rest & 0xff];
-  Read r;
-  r.size = full_bits / 8 + lead.size + (kPathBytes.tip_sizes[rest >> 8 & 0xff] & lead.is_tnt);
-  const unsigned tnt_bits = full_bits + (lead.is_tnt & 8U);
-  const uint8_t* const at_tip = p + tnt_bits / 8;
-  const PathBytes::Tip& tip = kPathBytes.tips[*at_tip];
-  r.packets.ip = (last_ip & tip.kept) | (load_le(at_tip + 1, 8) & tip.taken);
-  r.packets.key = (bytes & ((uint64_t{1} << tnt_bits) - 1)) | uint64_t{r.size} << 56;
-  return r;
-}
 
 inline constexpr size_t kCacheLine = 64;
 
@@ -121,12 +94,12 @@ struct alignas(kCacheLine) CachedPath {
   Returns returns{};             // the newest ones of the beginning, the newest last
   Returns pushed{};              // what lies at its end where the first of `pops` lay, and above
 
-  static constexpr size_t kFirstCodes = 9;                // those in the first line
-  static constexpr size_t kMostCodes = kFirstCodes + 16;  // those in the first two
+  static constexpr size_t kFirstCodes = 9;  // those in the first line
+  static constexpr size_t kMostCodes = 24;  // those that are copied without a look at how many there are
   Edge from() const { return edge_to_run_of(out[0]); }
   // It takes the same path from `at` when the return stack ends at `newest`. Without kReturns no path uses the stack.
   template <bool kReturns = true>
-  bool is(const PathPackets& p, Edge at, const Edge* newest) const {
+  bool is(PathPackets p, Edge at, const Edge* newest) const {
     return packets.key == p.key && packets.ip == p.ip && from() == at && (!kReturns || returns_alike(newest));
   }
   static Returns newest_at(const Edge* newest) {
@@ -192,8 +165,8 @@ class PathCache {
   unsigned shift() const { return 64 - table_.bits; }
   // Which of them: that of these packets after this last IP. Where the path begins is not asked: the last IP
   // says nearly as much, and it is known before the path before it is done.
-  static size_t place(const PathPackets& p, uint64_t last_ip, unsigned shift) {
-    const uint64_t h = (p.key ^ std::rotl(last_ip, 24)) * 0x9E3779B97F4A7C15U + p.ip * 0xC2B2AE3D27D4EB4FU;
+  static size_t place(PathPackets p, uint64_t last_ip, unsigned shift) {
+    const uint64_t h = (p.key ^ std::rotl(last_ip, 24) ^ std::rotl(p.ip, 44)) * 0x9E3779B97F4A7C15U;
     return h >> shift;
   }
   // A new path was met. True: paths(), shift() and hashes() are others.

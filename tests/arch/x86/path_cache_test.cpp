@@ -13,10 +13,10 @@ namespace asof::x86::test {
 namespace {
 
 // A byte stream of the packets that form memoised paths, and of those that end them.
-Bytes any_packets(asof::test::SimRandom& random) {
+Bytes any_packets(asof::test::SimRandom& random, size_t size) {
   constexpr std::array<uint8_t, 5> kFull = {0xfe, 0x80, 0xaa, 0xc6, 0x82};
   Bytes out;
-  while (out.size() < PathPackets::kMaxBytes + PathPackets::kReads) {
+  while (out.size() < size) {
     const uint64_t what = random.below(10);
     if (what < 5)
       out.push_back(kFull[random.below(kFull.size())]);
@@ -32,28 +32,75 @@ Bytes any_packets(asof::test::SimRandom& random) {
   return out;
 }
 
-TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
-  std::array<uint64_t, PathPackets::kMaxBytes + 1> sizes{};
-  for (uint64_t seed = 1; seed <= 200'000 && !HasFailure(); ++seed) {
-    asof::test::SimRandom random(seed);
-    const Bytes bytes = any_packets(random);
-    const Addr last_ip = canonical(random.next());
-    const auto [packets, size] = PathPackets::read(bytes.data(), last_ip & kLow48);
-    size_t n = 0;
-    while (n < PathPackets::kFull && bytes[n] >= 0x80 && bytes[n] % 2 == 0) ++n;
-    if (is_short_tnt(bytes[n])) ++n;
-    uint64_t tnt = 0;
-    for (size_t i = 0; i < n; ++i) tnt |= uint64_t{bytes[i]} << 8 * i;
+// What the packets at `p` are; all but the TIP by byte.
+struct Expected {
+  uint64_t tnt = 0;
+  size_t tnts = 0, size = 0;
+  Addr ip = 0;
+
+  Expected(const uint8_t* p, const uint8_t* end, Addr last_ip) : ip(last_ip) {
+    while (tnts < PathSize::kFull && p + tnts < end && p[tnts] >= 0x80 && p[tnts] % 2 == 0) ++tnts;
+    if (p + tnts < end && is_short_tnt(p[tnts])) ++tnts;
+    for (size_t i = 0; i < tnts; ++i) tnt |= uint64_t{p[i]} << 8 * i;
     Tip tip;
-    const bool ends = tip.read(&bytes[n], bytes.data() + bytes.size(), last_ip) && bytes[n] >> 5 <= 3;
-    EXPECT_EQ(packets.tnt(), tnt) << "seed " << seed;
-    EXPECT_EQ(canonical(packets.ip), ends ? tip.ip : last_ip) << "seed " << seed;
-    EXPECT_EQ(size, n + (ends ? tip.size : 0)) << "seed " << seed;
-    EXPECT_EQ(packets.size(), size) << "seed " << seed;
-    EXPECT_EQ(packets.key == 0, size == 0) << "seed " << seed;
-    ++sizes.at(size);
+    const bool ends = tip.read(p + tnts, end, last_ip) && p[tnts] >> 5 <= 3;
+    size = tnts + (ends ? tip.size : 0);
+    if (ends) ip = tip.ip;
+  }
+};
+
+TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
+  std::array<uint64_t, PathSize::kMost + 1> sizes{};
+  PathWindow window;
+  for (uint64_t seed = 1; seed <= 4'000 && !HasFailure(); ++seed) {
+    asof::test::SimRandom random(seed);
+    const Bytes bytes = any_packets(random, 700);
+    const Addr last_ip = canonical(random.next());
+    const uint8_t* const from = &bytes[random.below(100)];
+    window.forget();
+    window.cover(from, bytes.data() + bytes.size());
+    // A path may begin behind what is covered, after one that begins in it.
+    const auto places = static_cast<size_t>(window.end() - from) + PathSize::kMost;
+    for (size_t at = 0; at < places; ++at) {
+      const Expected expected(from + at, bytes.data() + bytes.size(), last_ip);
+      const uint8_t* const place = window.place(from + at);
+      const PathSize size = PathWindow::size_at(place);
+      const PathPackets packets = PathPackets::read(place, size, last_ip & kLow48);
+      EXPECT_EQ(window.at(place), from + at);
+      EXPECT_EQ(size.all(), expected.size) << "seed " << seed << " at " << at;
+      EXPECT_EQ(size.tnts(), expected.tnts) << "seed " << seed << " at " << at;
+      EXPECT_EQ(packets.tnt(), expected.tnt) << "seed " << seed << " at " << at;
+      EXPECT_EQ(canonical(packets.ip), expected.ip) << "seed " << seed << " at " << at;
+      EXPECT_EQ(packets.size().all(), size.all()) << "seed " << seed << " at " << at;
+      EXPECT_EQ(packets.key == 0, expected.size == 0) << "seed " << seed << " at " << at;
+      ++sizes.at(size.all());
+    }
   }
   EXPECT_EQ(std::ranges::count(sizes, 0U), 0);
+}
+
+TEST(PathWindow, WhatIsNotOfTheTraceIsPad) {
+  constexpr std::array<uint8_t, 6> kPackets = {0xfe, 0xfe, 0x2d, 0x34, 0x12, 0xfe};
+  PathWindow window;
+  EXPECT_FALSE(window.covers(kPackets.data()));
+  std::vector<unsigned> sizes;
+  for (size_t n = 1; n <= kPackets.size(); ++n) {
+    // In memory of its own: one byte further is not to be read.
+    const Bytes bytes(kPackets.begin(), kPackets.begin() + static_cast<std::ptrdiff_t>(n));
+    window.cover(bytes.data(), bytes.data() + n);
+    EXPECT_TRUE(window.covers(bytes.data()));
+    EXPECT_TRUE(window.covers(window.end() - 1));
+    EXPECT_FALSE(window.covers(window.end()));
+    sizes.push_back(PathWindow::size_at(window.place(bytes.data())).all());
+    if (n == kPackets.size())
+      EXPECT_EQ(PathWindow::size_at(window.place(&bytes[5])).all(), 1U);
+    else
+      EXPECT_EQ(PathWindow::size_at(window.place(bytes.data()) + n).all(), 0U);
+    window.forget();
+    EXPECT_FALSE(window.covers(bytes.data()));
+  }
+  // The size of a TIP is that of all its bytes, whether they are there or not: nothing is read so near to the end.
+  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 2, 5, 5, 5, 5}));
 }
 
 TEST(PathCache, HasMorePlacesWhereManyPathsAreNew) {
