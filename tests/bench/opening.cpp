@@ -18,7 +18,9 @@ int measure(const std::string& path) {
   bool ok = true;
   const double wall = asof::bench::wall_seconds_of([&] {
     cpu = asof::bench::cpu_seconds_of([&] {
-      const auto capture = asof::open_capture(path, {.host_files = false});
+      asof::CaptureOptions options;
+      options.host_files = false;
+      const auto capture = asof::open_capture(path, options);
       ok = capture.has_value();
       if (!ok) return (void)fmt::print(stderr, "{}\n", capture.error().reason);
       for (const auto& [type, count] : capture->record_counts) records += static_cast<double>(count);
