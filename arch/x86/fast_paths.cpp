@@ -67,6 +67,12 @@ struct Flow::Ahead {
   PathPackets packets;
   const uint8_t* behind = nullptr;  // its place in the window
   CachedPath* path = nullptr;
+
+  static Ahead read(const uint8_t* place, uint64_t last_ip, CachedPath* paths, unsigned shift) {
+    const PathSize size = PathWindow::size_at(place);
+    const PathPackets packets = PathPackets::read(place, size, last_ip);
+    return {packets, place + size.all(), &paths[PathCache::place(packets, last_ip, shift)]};
+  }
 };
 
 // Over paths, as long as there are any and links know the edges, and over PAD packets and MTCs. Where the
@@ -98,9 +104,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
     stop = window_.place(std::min(end, window_.end()));
   };
   const auto read = [paths, shift](const uint8_t* place, uint64_t last_ip) {
-    const PathSize size = PathWindow::size_at(place);
-    const PathPackets packets = PathPackets::read(place, size, last_ip);
-    return Ahead{packets, place + size.all(), &paths[PathCache::place(packets, last_ip, shift)]};
+    return Ahead::read(place, last_ip, paths, shift);
   };
   cover(t.p);
   Ahead here = read(at, t.last_ip);
@@ -174,10 +178,7 @@ template bool Flow::over_paths<true, true>(State&, FastWalk&);
 // Asks for the path that is next ahead of its use.
 void Flow::prefetch_path(const FastWalk& w) {
   if (!window_.covers(w.p)) return;
-  const uint8_t* const place = window_.place(w.p);
-  const uint64_t last_ip = w.last_ip & kLow48;
-  const PathPackets packets = PathPackets::read(place, PathWindow::size_at(place), last_ip);
-  prefetch<false>(paths_.paths()[PathCache::place(packets, last_ip, paths_.shift())]);
+  prefetch<false>(*Ahead::read(window_.place(w.p), w.last_ip & kLow48, paths_.paths(), paths_.shift()).path);
 }
 
 // The current run ends in an indirect branch, to `ip`; `known` is the run there if it was met lately. False: this is

@@ -1,3 +1,4 @@
+// How the sizes of paths in a window are worked out.
 #include "arch/x86/path_window.h"
 
 #include <cstring>
@@ -59,7 +60,7 @@ void PathWindow::work_out(const uint8_t* p) {
     store(&ends[i], ~full & size);
     store(&sizes[i], size);
   });
-  // With one before that, with two, with four.
+  // With one TNT packet of six bits in front, with two, with four.
   for (int times = 0; times < 2; ++times) {
     for_all_lanes(kWorked, [&](size_t i) {
       store(&sizes[i], (load(&fulls[i]) & (load(&sizes[i + 1]) + PathSize::kTnt)) | load(&ends[i]));

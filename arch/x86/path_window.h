@@ -13,12 +13,12 @@ class PathSize {
  public:
   static constexpr unsigned kFull = 4;  // TNT packets of six bits at the most, before one more and a TIP
   static constexpr unsigned kMost = kFull + 1 + 7;
-  static constexpr uint8_t kTnt = 0x11;  // of a TNT packet
+  static constexpr uint8_t kTnt = 0x11;  // what a TNT packet adds to packed()
   explicit PathSize(uint8_t packed) : packed_(packed) {}
 
   unsigned all() const { return packed_ & 0xfU; }
   unsigned tnts() const { return packed_ >> 4; }
-  // Another number for each.
+  // Both in one number.
   uint64_t packed() const { return packed_; }
 
  private:
