@@ -1,5 +1,5 @@
 // Memory that decoders use for their tables, and give back for the next decoder of the process: from the kernel each
-// page would come cleared, at its first touch, which takes longer than to fill it.
+// page would come cleared, at its first touch, which takes longer than to fill it. Much of it comes in huge pages (zeroed.h).
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -18,6 +18,9 @@ struct PooledFree {
   void operator()(void* p) const;
 };
 using Pooled = std::unique_ptr<void, PooledFree>;
+
+// Bytes from which on a piece is of a huge page, even the first one: so much is filled soon.
+inline constexpr size_t kPooledAlone = size_t{256} << 10;
 
 // With anything in it. Thread-safe. Throws std::bad_alloc.
 Pooled pooled(size_t bytes);

@@ -1,7 +1,10 @@
 #include "arch/steps.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
+#include "arch/pooled.h"
 #include "textstore/check.h"
 
 namespace asof {
@@ -20,8 +23,21 @@ bool is_to_address(BranchKind kind) {
 
 }  // namespace
 
+void StepCodeFree::operator()(StepCode* p) const {
+  if (bytes >= kPooledAlone)
+    PooledFree{bytes}(p);
+  else
+    std::free(p);
+}
+
+CodeBuffer::Memory CodeBuffer::memory(size_t bytes) {
+  void* const p = bytes >= kPooledAlone ? pooled(bytes).release() : std::malloc(bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return Memory(static_cast<StepCode*>(p), {bytes});
+}
+
 void CodeBuffer::move_to(size_t capacity) {
-  auto codes = std::make_unique_for_overwrite<StepCode[]>(capacity);
+  Memory codes = memory(capacity * sizeof(StepCode));
   std::copy_n(codes_.get(), size_, codes.get());
   codes_ = std::move(codes);
   capacity_ = capacity;

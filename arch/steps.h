@@ -55,6 +55,12 @@ constexpr bool leaves_by_branch(BranchKind kind, bool last, bool outcome) {
   return last && kind == BranchKind::kCond ? outcome : kind != BranchKind::kNone;
 }
 
+// Much memory is from what decoders share (pooled.h), little from the heap.
+struct StepCodeFree {
+  size_t bytes = 0;
+  void operator()(StepCode* p) const;
+};
+
 // A vector that leaves what it grows by as it is, to be written next.
 class CodeBuffer {
  public:
@@ -98,9 +104,12 @@ class CodeBuffer {
   }
 
  private:
+  using Memory = std::unique_ptr<StepCode[], StepCodeFree>;
+
+  static Memory memory(size_t bytes);
   void move_to(size_t capacity);
 
-  std::unique_ptr<StepCode[]> codes_;
+  Memory codes_;
   size_t size_ = 0;
   size_t capacity_ = 0;
 };

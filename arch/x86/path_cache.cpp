@@ -8,13 +8,11 @@ namespace asof::x86 {
 
 PathCache::Table::Table(unsigned of) : bits(of) {
   const size_t bytes = sizeof(CachedPath) << bits;
-  memory = zeroed_array<std::byte>(bytes + kCacheLine);
+  // A mapping begins with a page, so a path is three lines of the cache, not parts of four.
+  memory = zeroed_array<std::byte>(bytes, 0);
+  paths = reinterpret_cast<CachedPath*>(memory.get());
   // Half of it is read before it is written, which would be two faults for each page.
-  populate(memory.get(), bytes + kCacheLine);
-  // A path is to be three lines of the cache, not parts of four.
-  void* at = memory.get();
-  size_t room = bytes + kCacheLine;
-  paths = static_cast<CachedPath*>(std::align(kCacheLine, bytes, at, room));
+  populate(paths, bytes);
 }
 
 // Without memory it stays as it is.

@@ -6,25 +6,10 @@
 namespace asof::x86 {
 namespace {
 
-// Bytes that are worked on at once; a comparison makes all bits of a byte.
-using Lanes = uint8_t __attribute__((vector_size(16)));
-
-Lanes load(const uint8_t* p) {
-  Lanes v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-void store(uint8_t* p, Lanes v) { std::memcpy(p, &v, sizeof v); }
-Lanes equal(Lanes a, uint8_t b) { return reinterpret_cast<Lanes>(a == Lanes{} + b); }
-
-// Two at a time.
-template <class F>
-void for_all_lanes(size_t end, F work) {
-  for (size_t i = 0; i < end; i += 2 * sizeof(Lanes)) {
-    work(i);
-    work(i + sizeof(Lanes));
-  }
-}
+// Bytes that are worked on at once; a comparison makes all bits of one. No function takes or gives them by value: how that is
+// done depends on the processor.
+using Lanes16 = uint8_t __attribute__((vector_size(16)));
+using Lanes32 = uint8_t __attribute__((vector_size(32)));
 
 }  // namespace
 
@@ -39,37 +24,67 @@ void PathWindow::cover(const uint8_t* p, const uint8_t* end) {
 }
 
 // Row by row: what is next to a byte is in the same row, one further.
-void PathWindow::work_out(const uint8_t* p) {
+template <class Lanes>
+[[gnu::always_inline]] inline void PathWindow::work_out_by(const uint8_t* p) {
   alignas(kLanes) std::array<uint8_t, kRow> tips;   // size of a TIP that ends a path
   alignas(kLanes) std::array<uint8_t, kRow> ends;   // packed size without a TNT packet of six bits; else 0
   alignas(kLanes) std::array<uint8_t, kRow> fulls;  // all bits: there is one
   uint8_t* const sizes = bytes_.data() + kRow;
-  store(&tips[kWorked], Lanes{});
-  store(&fulls[kWorked], Lanes{});
-  for_all_lanes(kWorked, [&](size_t i) {
-    const Lanes b = load(p + i);
+  std::memset(&tips[kWorked], 0, kLanes);
+  std::memset(&fulls[kWorked], 0, kLanes);
+  const auto load = [](Lanes & v, const uint8_t* from) __attribute__((always_inline)) {
+    std::memcpy(&v, from, sizeof v);
+  };
+  const auto store = [](uint8_t * to, const Lanes& v) __attribute__((always_inline)) {
+    std::memcpy(to, &v, sizeof v);
+  };
+  for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
+    Lanes b;
+    load(b, p + i);
     store(&bytes_[i], b);
-    store(&tips[i], (equal(b, 0x2d) & 3) | (equal(b, 0x4d) & 5) | (equal(b, 0x6d) & 7));
-  });
-  for_all_lanes(kWorked, [&](size_t i) {
-    const Lanes b = load(&bytes_[i]);
-    const Lanes full = equal(b & 0x81, 0x80);
-    const Lanes tnt = ~equal(b & 0xfc, 0) & equal(b & 1, 0);
-    const Lanes size = (tnt & (load(&tips[i + 1]) + PathSize::kTnt)) | (~tnt & load(&tips[i]));
+    store(&tips[i], ((b == 0x2d) & 3) | ((b == 0x4d) & 5) | ((b == 0x6d) & 7));
+  }
+  for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
+    Lanes b, tip, next_tip;
+    load(b, &bytes_[i]);
+    load(tip, &tips[i]);
+    load(next_tip, &tips[i + 1]);
+    const Lanes full = (b & 0x81) == 0x80;
+    const Lanes tnt = ((b & 0xfc) != 0) & ((b & 1) == 0);
+    const Lanes size = (tnt & (next_tip + PathSize::kTnt)) | (~tnt & tip);
     store(&fulls[i], full);
     store(&ends[i], ~full & size);
     store(&sizes[i], size);
-  });
+  }
   // With one TNT packet of six bits in front, with two, with four.
   for (int times = 0; times < 2; ++times) {
-    for_all_lanes(kWorked, [&](size_t i) {
-      store(&sizes[i], (load(&fulls[i]) & (load(&sizes[i + 1]) + PathSize::kTnt)) | load(&ends[i]));
-    });
+    for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
+      Lanes full, end, next;
+      load(full, &fulls[i]);
+      load(end, &ends[i]);
+      load(next, &sizes[i + 1]);
+      store(&sizes[i], (full & (next + PathSize::kTnt)) | end);
+    }
   }
-  for_all_lanes(kWorked, [&](size_t i) {
-    const Lanes two = load(&fulls[i]) & load(&fulls[i + 1]);
-    store(&sizes[i], (two & (load(&sizes[i + 2]) + 2 * PathSize::kTnt)) | (~two & load(&sizes[i])));
-  });
+  for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
+    Lanes full, next_full, size, second;
+    load(full, &fulls[i]);
+    load(next_full, &fulls[i + 1]);
+    load(size, &sizes[i]);
+    load(second, &sizes[i + 2]);
+    const Lanes two = full & next_full;
+    store(&sizes[i], (two & (second + 2 * PathSize::kTnt)) | (~two & size));
+  }
 }
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void PathWindow::work_out_wide(const uint8_t* p) { work_out_by<Lanes32>(p); }
+bool PathWindow::has_wide() { return __builtin_cpu_supports("avx2"); }
+#else
+void PathWindow::work_out_wide(const uint8_t* p) { work_out_by<Lanes32>(p); }
+bool PathWindow::has_wide() { return false; }
+#endif
+
+void PathWindow::work_out(const uint8_t* p) { wide_ ? work_out_wide(p) : work_out_by<Lanes16>(p); }
 
 }  // namespace asof::x86

@@ -49,9 +49,18 @@ struct Expected {
   }
 };
 
-TEST(PathPackets, AreWhatAReaderOfPacketsFinds) {
+// Of both widths where the processor has both.
+class PathPacketsOf : public testing::TestWithParam<bool> {
+  void SetUp() override {
+    if (GetParam() && !PathWindow::has_wide()) GTEST_SKIP() << "this processor works on 16 bytes at a time";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(PathPackets, PathPacketsOf, testing::Bool(),
+                         [](const auto& wide) { return wide.param ? "Wide" : "Narrow"; });
+
+TEST_P(PathPacketsOf, AreWhatAReaderOfPacketsFinds) {
   std::array<uint64_t, PathSize::kMost + 1> sizes{};
-  PathWindow window;
+  PathWindow window(GetParam());
   for (uint64_t seed = 1; seed <= 4'000 && !HasFailure(); ++seed) {
     asof::test::SimRandom random(seed);
     const Bytes bytes = any_packets(random, 700);
