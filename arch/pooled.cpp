@@ -1,15 +1,19 @@
 #include "arch/pooled.h"
-#include "textstore/sanitized.h"
+
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "textstore/sanitized.h"
 
 namespace asof {
 namespace {
@@ -58,6 +62,8 @@ class Pool {
       wait(p, bytes);
     }
   }
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   using SlabId = uintptr_t;
@@ -143,9 +149,17 @@ class Pool {
 };
 
 // Outlives every decoder, also those that static objects hold.
+Pool* make_pool();
 Pool& pool() {
-  static Pool& pool = *new Pool;
-  return pool;
+  static Pool* const pool = make_pool();
+  return *pool;
+}
+// A child that is made while another thread is in the pool would wait for that thread, which it does not have.
+Pool* make_pool() {
+  auto made = std::make_unique<Pool>();
+  const auto unlock = [] { pool().unlock(); };
+  if (::pthread_atfork([] { pool().lock(); }, unlock, unlock) != 0) throw std::bad_alloc();
+  return made.release();
 }
 
 }  // namespace
