@@ -106,9 +106,10 @@ class Pool {
     const bool much = bytes >= kPooledAlone || from_heap_ + bytes > kFromHeap;
     bytes = (bytes + kAlign - 1) & ~(kAlign - 1);
     if (bytes > left_ && !(much && begin_slab())) return nullptr;
-    std::byte* const p = slabs_.find(newest_)->second.memory.get() + (kHugePage - left_);
+    Slab& slab = slabs_.find(newest_)->second;
+    std::byte* const p = slab.memory.get() + (kHugePage - left_);
     left_ -= bytes;
-    ++slabs_.find(newest_)->second.in_use;
+    ++slab.in_use;
     return p;
   }
   // What is left of the one before is not used any more.

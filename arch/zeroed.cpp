@@ -1,3 +1,4 @@
+// How memory is mapped so that huge pages begin where they are to.
 #include "arch/zeroed.h"
 
 #include <sys/mman.h>

@@ -101,8 +101,8 @@ TEST(Pooled, ChildrenOfAProcessWithThreads) {
       ::_exit(0);
     }
     int status = 1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_EQ(status, 0);
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
   }
   done = true;
   for (std::thread& t : threads) t.join();
