@@ -159,6 +159,8 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   static Time display_time(const State& s) { return s.clockless ? kTimeMin : s.floor; }
   uint64_t offset_in_use(const State& s);
   static void after_gap(const State&) {}
+  // Blocks are followed only for an atom, which has run.
+  static bool trace_ended(const State&) { return false; }
   void lose_sync(State& s);
   std::string describe(const State& s) const;
 

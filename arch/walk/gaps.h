@@ -10,6 +10,7 @@ namespace asof::walk {
 // Flow has, for its State:
 //   static Time display_time(const State&)   the last time passed
 //   uint64_t offset_in_use(const State&)     of the packet in use, in the segment's bytes
+//   static bool trace_ended(const State&)    nothing in the trace says whether the flow came this far
 //   void lose_sync(State&)                   from here on where the flow is is not known
 //   void after_gap(State&)                   a gap was closed
 //   void distrust_text(State&)               the trace contradicts the text at s.ip
@@ -48,6 +49,7 @@ class Gaps : protected SegmentLog {
   // From here on where the flow is is not known.
   template <class Why>
   void lose(State& s, Code code, const Why& why) {
+    if (Flow::trace_ended(s)) doubt_unconfirmed();
     verify();
     if (Gap* const gap = open(s, code)) {
       gap->begin = segment_->begin + self().offset_in_use(s);

@@ -64,7 +64,10 @@ std::optional<Flow::Stop> Flow::happens_here(State& s, Trial* trial) {
   }
   if (!known) return std::nullopt;
   if (s.pending.kind == Pending::Kind::kEnd && !s.pending.has_ip) {
-    if constexpr (Emit) doubt_unconfirmed();
+    if constexpr (Emit) {
+      open_gap(s, Code::kPacketOutOfPlace,
+               "tracing is off at the next PSB+, though it was on: its TIP.PGD is missing", s.pending.offset);
+    }
     return Stop::kOut;
   }
   if (!s.pending.binds() || s.pending.bound_ip() != s.ip) return std::nullopt;

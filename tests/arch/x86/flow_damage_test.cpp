@@ -283,6 +283,25 @@ TEST(Flow, SyncPointWhileTracingIsOff) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
+// A CPU writes a TIP.PGD when tracing ends: it is missing, and with it what ran until then. Found by
+// tests/fuzz/pt_reference_fuzz.cpp.
+TEST(Flow, SyncPointWhileTracingIsOffWithoutATipPgd) {
+  FlowFixture s;
+  s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90, 0xff, 0xe0}).start(A);
+  s.pt.tip(A + 0x100);
+  s.pt.flush();
+  const uint64_t psb = s.pt.offset();
+  s.pt.psb_plus({});
+  s.pt.tip_pge(A + 1, IpForm::kSext48);
+  s.pt.tip(A + 0x100);
+  stop_at(s, A + 0x101);
+  const Decoded d = s.expect_flow(at({0, 1, 1, 0x100}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  EXPECT_EQ(d.gaps[0].begin, psb);
+  EXPECT_EQ(d.gaps[0].at, 2U);
+}
+
 // The last certain instruction is the branch whose outcome is no longer in the trace.
 TEST(Flow, EndOfTrace) {
   FlowFixture s;
@@ -292,6 +311,18 @@ TEST(Flow, EndOfTrace) {
   EXPECT_TRUE(d.gaps.empty());
   // libipt knows that nothing follows, and stops right after the last packet's branch.
   EXPECT_EQ(hex(s.decode_by_reference().ips()), hex(at({0, 1})));
+}
+
+// Packets of an interrupt may be among those that are missing behind the end. Found by tests/fuzz/pt_reference_fuzz.cpp:
+// what ran up to where no bytes are known was certain.
+TEST(Flow, EndOfTraceBeforeMissingText) {
+  FlowFixture s;
+  s.code(A, {0x90, 0xff, 0xe0}).code(A + 0x100, {0x90, 0x90}).start(A);
+  s.pt.tip(A + 0x100);
+  const Decoded d = s.expect_flow(at({0, 1, 0x100, 0x101}));
+  EXPECT_EQ(d.gap_codes(), (std::vector<Code>{Code::kNoBytes}));
+  for (size_t i = 0; i < d.ran.size(); ++i)
+    EXPECT_EQ(d.ran[i].confidence, i < 2 ? Confidence::kCertain : Confidence::kAmbiguous) << i;
 }
 
 TEST(Flow, PacketCutByTheEnd) {
