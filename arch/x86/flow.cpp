@@ -186,6 +186,17 @@ bool Flow::arrive(State& s) {
   return true;
 }
 
+// Tracing is off, and by the next PSB+ it is on.
+void Flow::note_missing_start(State& s) {
+  const uint8_t* const psb = begin_ + s.pending.offset;
+  const SyncGroup next = read_sync_group({psb, end_}, s.clock, errata_);
+  if (config_.no_branches || next.guest || s.clock.guest() || s.maybe_guest) return;
+  if (pge_ahead(psb + next.size, end_, config_.guest_text))
+    return;  // BDM70 on a machine whose model is not known
+  open_gap(s, Code::kPacketOutOfPlace,
+           "tracing is on at the next PSB+, though it was off: its TIP.PGE is missing", s.pending.offset);
+}
+
 // Tracing is off, or on at an unknown place: packets alone lead on. Returns false at the end of the segment.
 template <bool Emit>
 bool Flow::without_flow(State& s) {
@@ -243,9 +254,13 @@ bool Flow::without_flow(State& s) {
         open_gap(s, Code::kTraceOverwritten,
                  "time runs backwards here: trace was overwritten before it was read", at);
       return false;
+    case Pending::Kind::kEnd:
+      if constexpr (Emit) {
+        if (!s.enabled && d.has_ip) note_missing_start(s);
+      }
+      return false;
     case Pending::Kind::kBad:
     case Pending::Kind::kEos:
-    case Pending::Kind::kEnd:
       return false;
     case Pending::Kind::kGuest:
       if constexpr (Emit) {

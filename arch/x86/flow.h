@@ -105,6 +105,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   void link_successor(State& s, Variant& v);
 
   // flow.cpp: where packets say where the flow is; branch.cpp: how blocks end
+  void note_missing_start(State& s);
   template <bool Emit>
   bool without_flow(State& s);
   template <bool Emit>

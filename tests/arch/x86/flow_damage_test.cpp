@@ -302,6 +302,21 @@ TEST(Flow, SyncPointWhileTracingIsOffWithoutATipPgd) {
   EXPECT_EQ(d.gaps[0].at, 2U);
 }
 
+TEST(Flow, SyncPointWhileTracingIsOnWithoutATipPge) {
+  FlowFixture s;
+  s.code(A, {0x90, 0x90, 0x90, 0x90}).start(A);
+  stop_at(s, A + 1);
+  s.pt.flush();
+  const uint64_t psb = s.pt.offset();
+  s.start(A + 2);
+  stop_at(s, A + 3);
+  const Decoded d = s.expect_flow(at({0, 2}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  EXPECT_EQ(d.gaps[0].begin, psb);
+  EXPECT_EQ(d.gaps[0].at, 1U);
+}
+
 // The last certain instruction is the branch whose outcome is no longer in the trace.
 TEST(Flow, EndOfTrace) {
   FlowFixture s;
