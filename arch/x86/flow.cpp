@@ -163,6 +163,13 @@ bool Flow::arrive(State& s) {
   place_known(s);
   if (d.kind == Pending::Kind::kReach) {
     s.pending.clear();
+    if (!d.half) return true;
+    if constexpr (Emit) {
+      doubt_unconfirmed();  // damage may have made the FUP
+      contradiction(s, Code::kPacketOutOfPlace,
+                    "an asynchronous event (FUP) whose TIP or TIP.PGD is missing");
+    }
+    s.lost = true;
     return true;
   }
   if constexpr (Emit)
@@ -201,8 +208,12 @@ void Flow::note_missing_start(State& s) {
 template <bool Emit>
 bool Flow::without_flow(State& s) {
   Pending& d = s.pending;
-  s.tnt_count = 0;
   const uint64_t at = d.offset;
+  constexpr const char* kOff = "a packet of running trace while tracing is off: its TIP.PGE is missing";
+  if constexpr (Emit) {
+    if (!s.enabled && s.tnt_count != 0) open_gap(s, Code::kPacketOutOfPlace, kOff, offset_in_use(s));
+  }
+  s.tnt_count = 0;
   switch (d.kind) {
     case Pending::Kind::kNone:
       break;
@@ -213,11 +224,10 @@ bool Flow::without_flow(State& s) {
       const bool branch = d.kind == Pending::Kind::kPge || d.kind == Pending::Kind::kTip;
       const Addr ip = branch ? d.ip : d.at;
       change_mode<Emit>(s, d, branch || d.kind == Pending::Kind::kReach ? ip : d.ip);
-      if ((branch && !d.has_ip) || (!s.enabled && d.kind == Pending::Kind::kReach)) break;
+      if ((branch && !d.has_ip) || d.half || (!s.enabled && d.kind == Pending::Kind::kReach)) break;
       if constexpr (Emit) {
         if (!s.enabled && d.kind != Pending::Kind::kPge) {
-          open_gap(s, Code::kPacketOutOfPlace,
-                   "a packet of running trace while tracing is off: its TIP.PGE is missing", at);
+          open_gap(s, Code::kPacketOutOfPlace, kOff, at);
         }
         close_gap(s, ip, at);
         if (d.kind == Pending::Kind::kPge) add_event(EventKind::kTraceStart, s.now, ip, 0, 0, at);

@@ -172,7 +172,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   uint64_t offset_in_use(const State& s) const { return static_cast<uint64_t>(s.p - begin_); }
   void after_gap(State& s);
   static bool trace_ended(const State& s) {
-    return s.tnt_count == 0 && s.pending.kind == Pending::Kind::kEos;
+    return s.tnt_count == 0 && (s.pending.kind == Pending::Kind::kEos || s.pending.half);
   }
   void lose_sync(State& s);
   void lose_without_tnt(State& s, uint64_t at);

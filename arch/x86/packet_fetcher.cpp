@@ -367,15 +367,17 @@ void PacketFetcher::fetch_async_end(State& s) {
       case Pk::kMnt:
       case Pk::kCfe:
       case Pk::kEvd:
-        if (k.ip_bit) {  // an event of its own with its own FUP: this one was not the start of a branch
+        if (k.ip_bit) {  // an event of its own with its own FUP
           d.kind = Pending::Kind::kReach;
+          d.half = true;
           return;
         }
         side_packet<Emit>(s, k, static_cast<uint64_t>(s.p - begin_));
         break;
       default:
-        // Nothing follows that would make it a branch: the address alone is what it says.
         d.kind = Pending::Kind::kReach;
+        // Else trace is missing anyway.
+        d.half = k.type != Pk::kEnd && k.type != Pk::kBad && k.type != Pk::kOvf;
         return;
     }
   }

@@ -239,6 +239,7 @@ struct PendingPacket {
   bool to_pgd = false;
   bool tsx_abort = false;
   bool async_event = false;  // a CFE that has the FUP of its interrupt
+  bool half = false;         // kReach: an asynchronous event whose TIP or TIP.PGD is missing
   uint8_t mode = 0;          // MODE.Exec that takes effect with this: 16, 32, 64; 0: none
   bool interrupts = false;   // with it: RFLAGS.IF
   uint8_t event_count = 0;

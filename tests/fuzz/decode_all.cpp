@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "arch/x86/packet.h"
 #include "decoder/io/thrown_error.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -109,6 +111,57 @@ void check_same_flow(const Capture& capture, bool with_threads) {
   if (with_threads) FUZZ_CHECK(decode_all(capture, four).value() == sum);
 }
 
+namespace {
+
+// Intel PT: is there a FUP of which libipt does not make an event, as trace is missing behind it? It leaves out what ran
+// up to there, too.
+bool has_fup_before_loss(const Stream& stream, const Segment& segment) {
+  std::vector<uint8_t> scratch;
+  const auto bytes = stream.bytes(segment.begin, segment.end, scratch);
+  const uint8_t* p = bytes.data();
+  const uint8_t* const end = p + bytes.size();
+  bool fup = false;
+  for (uint8_t block_bytes = 0;;) {
+    const x86::Packet k = x86::read_packet(p, end, block_bytes);
+    switch (k.type) {
+      case x86::Pk::kEnd:
+      case x86::Pk::kBad:
+        return fup;
+      case x86::Pk::kOvf:
+        if (fup) return true;
+        break;
+      case x86::Pk::kFup:
+        fup = true;
+        break;
+      case x86::Pk::kTnt:
+      case x86::Pk::kTip:
+      case x86::Pk::kPge:
+      case x86::Pk::kPgd:
+        fup = false;
+        break;
+      default:
+        break;
+    }
+    block_bytes = x86::next_block_bytes(k, block_bytes);
+    p += k.size;
+  }
+}
+
+// The segments of which the reference says nothing, by stream and index.
+std::set<std::pair<size_t, size_t>> segments_to_skip(const Capture& capture) {
+  std::set<std::pair<size_t, size_t>> skip;
+  const auto arch = capture.arch();
+  if (!arch || capture.machine != "x86_64") return skip;
+  for (size_t i = 0; i < capture.streams.size(); ++i) {
+    for (const Segment& segment : (*arch)->split(capture.streams[i], i)) {
+      if (has_fup_before_loss(capture.streams[i], segment)) skip.emplace(i, segment.index);
+    }
+  }
+  return skip;
+}
+
+}  // namespace
+
 void check_as_reference(const Capture& capture) {
   PipelineOptions own, theirs;
   own.jobs = theirs.jobs = 1;
@@ -119,14 +172,15 @@ void check_as_reference(const Capture& capture) {
                           [](const auto& s) { return s.second.gap || s.second.ips.empty(); }))
     return;
   FUZZ_CHECK(run_pipeline(capture, own, ChunkOrder::kByStream, here).has_value());
+  const auto skip = segments_to_skip(capture);
   for (const auto& [key, found] : there.segments()) {
-    if (found.gap) continue;
+    if (found.gap || skip.contains(key)) continue;
     const auto ours = here.segments().find(key);
     FUZZ_CHECK(ours != here.segments().end());
     // What the reference does not notice (bytes that are no instruction, a branch that the text does not have) is a gap.
     // Where it waits for a packet that damage took away, it ends without a word; nothing behind that is sure.
     const std::vector<Addr>& ips = ours->second.ips;
-    const size_t both = std::min(ips.size(), found.ips.size());
+    const size_t both = std::min(ours->second.gap ? ours->second.sure : ips.size(), found.ips.size());
     FUZZ_CHECK(ours->second.gap || ips.size() >= found.ips.size());
     FUZZ_CHECK(ours->second.sure <= found.ips.size());
     FUZZ_CHECK(std::ranges::equal(std::span(ips).first(both), std::span(found.ips).first(both)));

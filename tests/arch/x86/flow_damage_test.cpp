@@ -146,6 +146,38 @@ TEST(Flow, BadPacketEndsTheSegment) {
   EXPECT_EQ(d.gaps[0].at, 2U);
 }
 
+// Only what begins with a packet of its own (PTW, MODE.TSX, ...) ends with a FUP. Found by tests/fuzz/pt_reference_fuzz.cpp:
+// the flow went on behind an interrupt as if there had been none. libipt takes the TIP behind the TNT bits for its target.
+TEST(Flow, InterruptWhoseTipIsMissing) {
+  FlowFixture s;
+  s.code(A, {0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
+  s.pt.fup(A + 1);
+  bits(s, {1});  // of the handler
+  s.pt.tip(A + 6);
+  stop_at(s, A + 7);
+  const Decoded d = s.expect_flow(at({0, 6}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  EXPECT_EQ(d.gaps[0].ip, A + 1);
+  EXPECT_EQ(d.gaps[0].resume_ip, A + 6);
+  EXPECT_EQ(d.ran[0].confidence, Confidence::kAmbiguous);
+}
+
+// Found by tests/fuzz/pt_reference_fuzz.cpp: where no address followed, nothing was said.
+TEST(Flow, BitsWhileTracingIsOff) {
+  FlowFixture s;
+  s.code(A, {0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0x90}).start(A);
+  stop_at(s, A + 1);
+  bits(s, {1});
+  s.pt.psb_plus({});
+  s.pt.tip_pge(A + 1, IpForm::kSext48);
+  stop_at(s, A + 2);
+  const Decoded d = s.expect_flow(at({0, 1}));
+  ASSERT_EQ(d.gaps.size(), 1U);
+  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  EXPECT_EQ(d.gaps[0].at, 1U);
+}
+
 TEST(Flow, MissingTextResumesAtTheNextCompleteTip) {
   FlowFixture s;
   constexpr Addr kUnknown = A + 0x5000;
@@ -338,6 +370,17 @@ TEST(Flow, EndOfTraceBeforeMissingText) {
   EXPECT_EQ(d.gap_codes(), (std::vector<Code>{Code::kNoBytes}));
   for (size_t i = 0; i < d.ran.size(); ++i)
     EXPECT_EQ(d.ran[i].confidence, i < 2 ? Confidence::kCertain : Confidence::kAmbiguous) << i;
+}
+
+TEST(Flow, EndOfTraceBehindTheFupOfAnInterrupt) {
+  FlowFixture s;
+  s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90, 0xff, 0xe0}).start(A);
+  bits(s, {1});
+  s.pt.fup(A + 6);
+  const Decoded d = s.expect_flow(at({0, 1, 5, 6}));
+  EXPECT_TRUE(d.gaps.empty());
+  for (size_t i = 0; i < d.ran.size(); ++i)
+    EXPECT_EQ(d.ran[i].confidence, i < 3 ? Confidence::kCertain : Confidence::kAmbiguous) << i;
 }
 
 TEST(Flow, PacketCutByTheEnd) {

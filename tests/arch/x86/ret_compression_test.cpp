@@ -63,7 +63,8 @@ TEST(NoRetCompression, NeedNotBeSaid) { CallingLoop().expect(CallingLoop().ran);
 TEST(NoRetCompression, CompressedReturnIsAContradiction) {
   CallingLoop s;
   s.config.no_ret_compression = true;
-  s.start(A);
+  s.pt.psb_plus({});
+  s.pt.tip_pge(A, IpForm::kSext48);
   s.pt.tnt(true);
   s.pt.tnt(true);  // of the RET at 23
   s.pt.tip(A + 7);
