@@ -198,6 +198,12 @@ void Flow::note_missing_start(State& s) {
   const uint8_t* const psb = begin_ + s.pending.offset;
   const SyncGroup next = read_sync_group({psb, end_}, s.clock, errata_);
   if (config_.no_branches || next.guest || s.clock.guest() || s.maybe_guest) return;
+  const auto switched = std::find_if(chunk_.events.rbegin(), chunk_.events.rend(), [](const Event& e) {
+    return e.kind == EventKind::kTraceStart || e.kind == EventKind::kTraceStop ||
+           e.kind == EventKind::kOverflow;
+  });
+  // It was off by an OVF: the PSB+ says where it went on.
+  if (switched != chunk_.events.rend() && switched->kind == EventKind::kOverflow) return;
   if (pge_ahead(psb + next.size, end_, config_.guest_text))
     return;  // BDM70 on a machine whose model is not known
   open_gap(s, Code::kPacketOutOfPlace,
