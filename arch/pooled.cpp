@@ -162,6 +162,8 @@ Pool* make_pool() {
   if (::pthread_atfork([] { pool().lock(); }, unlock, unlock) != 0) throw std::bad_alloc();
   return made.release();
 }
+// Before there are threads: a child that is made while another thread makes the pool would wait for that thread, too.
+[[maybe_unused]] const Pool* const kMadeEarly = &pool();
 
 }  // namespace
 
