@@ -137,7 +137,7 @@ Missed missed_by_reference(const Stream& stream, const Segment& segment) {
         last = {.fup = true};
         break;
       case x86::Pk::kPgd:
-        last = {.pgd = k.ipc != 0};
+        last = {.pgd = k.ipc != 0 || last.pgd};
         break;
       case x86::Pk::kTnt:
       case x86::Pk::kTip:
