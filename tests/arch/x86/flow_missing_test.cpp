@@ -4,6 +4,12 @@
 namespace asof::x86::test {
 namespace {
 
+// One gap, behind so many instructions.
+void expect_out_of_place(const Decoded& d, size_t at) {
+  ASSERT_EQ(d.gap_codes(), std::vector<Code>{Code::kPacketOutOfPlace});
+  EXPECT_EQ(d.gaps[0].at, at);
+}
+
 TEST(Flow, OverflowResolvedBySyncPoint) {
   FlowFixture s;
   s.code(A, {0x90, 0x74, 0x02, 0x90, 0x90, 0x90}).code(A + 0x100, {0x90, 0x90}).start(A);
@@ -24,8 +30,7 @@ TEST(Flow, InterruptWhoseTipIsMissing) {
   s.pt.tip(A + 6);
   stop_at(s, A + 7);
   const Decoded d = s.expect_flow(at({0, 6}));
-  ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  ASSERT_NO_FATAL_FAILURE(expect_out_of_place(d, 1));
   EXPECT_EQ(d.gaps[0].ip, A + 1);
   EXPECT_EQ(d.gaps[0].resume_ip, A + 6);
   EXPECT_EQ(d.ran[0].confidence, Confidence::kAmbiguous);
@@ -40,10 +45,7 @@ TEST(Flow, BitsWhileTracingIsOff) {
   s.pt.psb_plus({});
   s.pt.tip_pge(A + 1, IpForm::kSext48);
   stop_at(s, A + 2);
-  const Decoded d = s.expect_flow(at({0, 1}));
-  ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
-  EXPECT_EQ(d.gaps[0].at, 1U);
+  expect_out_of_place(s.expect_flow(at({0, 1})), 1);
 }
 
 // A CPU writes a TIP.PGD when tracing ends: it is missing, and with it what ran until then. Found by
@@ -59,10 +61,8 @@ TEST(Flow, SyncPointWhileTracingIsOffWithoutATipPgd) {
   s.pt.tip(A + 0x100);
   stop_at(s, A + 0x101);
   const Decoded d = s.expect_flow(at({0, 1, 1, 0x100}));
-  ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  ASSERT_NO_FATAL_FAILURE(expect_out_of_place(d, 2));
   EXPECT_EQ(d.gaps[0].begin, psb);
-  EXPECT_EQ(d.gaps[0].at, 2U);
 }
 
 TEST(Flow, SyncPointWhileTracingIsOnWithoutATipPge) {
@@ -74,10 +74,8 @@ TEST(Flow, SyncPointWhileTracingIsOnWithoutATipPge) {
   s.start(A + 2);
   stop_at(s, A + 3);
   const Decoded d = s.expect_flow(at({0, 2}));
-  ASSERT_EQ(d.gaps.size(), 1U);
-  EXPECT_EQ(d.gaps[0].code, Code::kPacketOutOfPlace);
+  ASSERT_NO_FATAL_FAILURE(expect_out_of_place(d, 1));
   EXPECT_EQ(d.gaps[0].begin, psb);
-  EXPECT_EQ(d.gaps[0].at, 1U);
 }
 
 // Packets of an interrupt may be among those that are missing behind the end. Found by tests/fuzz/pt_reference_fuzz.cpp:
