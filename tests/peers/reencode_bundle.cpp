@@ -1,9 +1,12 @@
-// reencode_bundle BUNDLE DIRECTORY [--ret-compression] [--no-time]: what the first stream of a raw PT bundle of
-// user code executed, traced again with another choice of packets, as DIRECTORY/bundle.json. Without options
-// every return has a TIP (IA32_RTIT_CTL.DisRETC), and an MTC follows every thousand instructions. The text is
-// linked to.
+// reencode_bundle BUNDLE DIRECTORY [--ret-compression] [--no-time] [--psb-bytes N] [--times N]: what the first
+// stream of a raw PT bundle of user code executed, traced again with another choice of packets, as
+// DIRECTORY/bundle.json. Without options every return has a TIP (IA32_RTIT_CTL.DisRETC), an MTC follows every
+// thousand instructions, and a PSB every 4096 bytes (perf's own choice is 16384, psb_period=3). Without time
+// there is one PSB, unless its distance is given. --times: as if the program had been run so often, each run
+// entered from the kernel, to which the last instruction leads. The text is linked to.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -25,16 +28,25 @@ using nlohmann::json;
 
 constexpr Addr kKernelEntry = 0xffffffff81000000;  // where system calls go; not traced
 
-TracerConfig tracer_config(bool ret_compression, bool timing) {
+struct Choice {
+  bool ret_compression = false;
+  bool timing = true;
+  uint32_t psb_bytes = 0;  // 0: as timing asks for
+  uint32_t times = 1;
+};
+
+TracerConfig tracer_config(const Choice& choice) {
+  const bool timing = choice.timing;
+  const uint32_t psb_bytes = timing ? 4096U : UINT32_MAX;
   // One TSC tick for each instruction, one MTC for eight ticks of the CTC.
   return {.kernel = false,
-          .return_compression = ret_compression,
+          .return_compression = choice.ret_compression,
           .mtc = timing,
           .tma = false,
           .mtc_freq = 3,
           .tsc = timing,
           .tsc_ctc_n = 125,
-          .psb_bytes = timing ? 4096U : UINT32_MAX,
+          .psb_bytes = choice.psb_bytes != 0 ? choice.psb_bytes : psb_bytes,
           .keep_packets = false};
 }
 
@@ -47,10 +59,13 @@ class Retracer final : public ChunkConsumer {
     if (!chunk.gaps.empty())
       throw std::runtime_error("the trace has gaps: what ran there cannot be traced again");
     for (const Step& step : chunk.steps) {
-      if (block_ != nullptr) trace_end(step.block->ip);
+      if (started_) trace_end(step.block->ip);
       tracer_.at(instructions_, step.block->ip, true, 0);
-      if (block_ == nullptr) tracer_.start();
-      block_ = step.block;
+      if (!started_) tracer_.start();
+      started_ = true;
+      kind_ = step.block->kind;
+      end_ = step.block->end();
+      target_ = step.block->target;
       taken_ = (step.flags & Step::kTaken) != 0;
       instructions_ += step.count;
       left_ = step.block->ip;
@@ -61,20 +76,21 @@ class Retracer final : public ChunkConsumer {
     tracer_.at(instructions_, left_, true, 0);
     tracer_.stop();
   }
+  bool left_to_kernel() const { return left_ != end_ || kind_ == BranchKind::kFarCall; }
   uint64_t instructions() const { return instructions_; }
   const std::vector<uint8_t>& trace() const { return tracer_.writer().bytes(); }
 
  private:
   // How the last block was left: by its branch, or by an interrupt before its end.
   void trace_end(Addr next) {
-    if (left_ != block_->end()) return through_kernel(next, true);
-    switch (block_->kind) {
+    if (left_ != end_) return through_kernel(next, true);
+    switch (kind_) {
       case BranchKind::kCond:
         return tracer_.cond(taken_);
       case BranchKind::kCall:
-        return tracer_.call(block_->end(), block_->target);
+        return tracer_.call(end_, target_);
       case BranchKind::kCallInd:
-        return tracer_.call_indirect(block_->end(), next);
+        return tracer_.call_indirect(end_, next);
       case BranchKind::kRet:
         return tracer_.ret(next);
       case BranchKind::kJumpInd:
@@ -85,7 +101,7 @@ class Retracer final : public ChunkConsumer {
       case BranchKind::kJump:
         return;
       default:
-        throw std::runtime_error(fmt::format("a branch at {:#x} that is not traced here", block_->end()));
+        throw std::runtime_error(fmt::format("a branch at {:#x} that is not traced here", end_));
     }
   }
 
@@ -97,25 +113,32 @@ class Retracer final : public ChunkConsumer {
   }
 
   PtTracer tracer_;
-  const Block* block_ = nullptr;
+  // Of the last block, whose memory may be gone.
+  bool started_ = false;
+  BranchKind kind_ = BranchKind::kNone;
+  Addr end_ = 0, target_ = 0;
   Addr left_ = 0;  // behind the last instruction
   bool taken_ = false;
   uint64_t instructions_ = 0;
 };
 
-void write(const fs::path& bundle, const fs::path& to, bool ret_compression, bool timing) {
+void write(const fs::path& bundle, const fs::path& to, const Choice& choice) {
   const auto capture = open_capture(bundle.string(), {});
   if (!capture) throw std::runtime_error(capture.error().reason);
-  Retracer retracer(tracer_config(ret_compression, timing));
+  Retracer retracer(tracer_config(choice));
   PipelineOptions options;
   options.cpus = {capture->streams.front().cpu};
-  if (const auto ok = run_pipeline(*capture, options, ChunkOrder::kByStream, retracer); !ok)
-    throw std::runtime_error(ok.error().reason);
+  for (uint32_t n = 0; n < choice.times; ++n) {
+    if (const auto ok = run_pipeline(*capture, options, ChunkOrder::kByStream, retracer); !ok)
+      throw std::runtime_error(ok.error().reason);
+    if (n + 1 < choice.times && !retracer.left_to_kernel())
+      throw std::runtime_error("the trace does not end where the kernel may have gone on");
+  }
   retracer.finish();
   fs::create_directories(to);
   json manifest = json::parse(std::ifstream(bundle));
   manifest["streams"] = json::array({{{"file", "trace.pt"}, {"cpu", 0}}});
-  manifest["pt"] = {{"ret_compression", ret_compression}};
+  manifest["pt"] = {{"ret_compression", choice.ret_compression}};
   for (json& piece : manifest["text"]) {
     const fs::path name = piece["file"].get<std::string>();
     if (!fs::exists(to / name)) fs::create_symlink(fs::absolute(bundle.parent_path() / name), to / name);
@@ -126,26 +149,41 @@ void write(const fs::path& bundle, const fs::path& to, bool ret_compression, boo
              retracer.instructions(), retracer.trace().size());
 }
 
+bool read_number(std::string_view word, uint32_t& number) {
+  const auto parsed = std::from_chars(word.begin(), word.end(), number);
+  return parsed.ec == std::errc{} && parsed.ptr == word.end() && number != 0;
+}
+
 }  // namespace
 }  // namespace asof::test
 
 int main(int argc, char** argv) {
-  bool ret_compression = false, timing = true, usage = argc < 3;
+  using namespace asof::test;
+  Choice choice;
+  bool usage = argc < 3;
   for (int i = 3; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word == "--ret-compression")
-      ret_compression = true;
-    else if (word == "--no-time")
-      timing = false;
-    else
+    if (word == "--ret-compression") {
+      choice.ret_compression = true;
+    } else if (word == "--no-time") {
+      choice.timing = false;
+    } else if (word == "--psb-bytes" && i + 1 < argc) {
+      usage |= !read_number(argv[++i], choice.psb_bytes);
+    } else if (word == "--times" && i + 1 < argc) {
+      usage |= !read_number(argv[++i], choice.times);
+    } else {
       usage = true;
+    }
   }
   if (usage) {
-    std::fputs("usage: reencode_bundle BUNDLE DIRECTORY [--ret-compression] [--no-time]\n", stderr);
+    std::fputs(
+        "usage: reencode_bundle BUNDLE DIRECTORY [--ret-compression] [--no-time] [--psb-bytes N] [--times "
+        "N]\n",
+        stderr);
     return 1;
   }
   try {
-    asof::test::write(argv[1], argv[2], ret_compression, timing);
+    write(argv[1], argv[2], choice);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 2;
