@@ -31,12 +31,19 @@ void Flow::start_fast() {
 
 // From `p`, where a packet begins, which is near the segment's end.
 bool Flow::ends_cleanly(const uint8_t* p) {
-  if (std::exchange(tail_checked_, true)) return fast_end_ == end_;
+  if (std::exchange(tail_checked_, true)) return p < fast_end_;
   uint8_t block_bytes = 0;
   while (p < tail_) {
-    if (block_bytes == 0 && (is_short_tnt(*p) || *p == 0)) {  // most of them
-      ++p;
-      continue;
+    if (block_bytes == 0) {  // most of them
+      Tip tip;
+      if (is_short_tnt(*p) || *p == 0) {
+        ++p;
+        continue;
+      }
+      if (tip.read(p, tail_, 0)) {
+        p += tip.size;
+        continue;
+      }
     }
     const Packet k = packets_.next(p, block_bytes);
     if (k.type == Pk::kBad || k.type == Pk::kEnd) return false;
@@ -193,7 +200,8 @@ void Flow::fast_walk(State& s, RunId start) {
       w.summed = w.out;
       if (steps.size() - kFastRoom >= options_.chunk_steps) goto leave;
     }
-    for (;;) {  // the next packet
+    if (fast_end_ - w.p <= PathPackets::kTwo) ends_cleanly(w.p);  // then paths still fit
+    for (;;) {                                                    // the next packet
       if (w.p >= fast_end_) goto leave;
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) {

@@ -1,6 +1,7 @@
 // The fast walk over bits and memoised paths (fast_walk.h).
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "arch/x86/fast_walk.h"
 
@@ -65,13 +66,13 @@ struct Flow::PathWalk {
 // The packets of a path, and where it is kept.
 struct Flow::Ahead {
   PathPackets packets;
-  const uint8_t* behind = nullptr;  // its place in the window
+  const uint8_t* behind = nullptr;  // where the next may begin, in the window
   CachedPath* path = nullptr;
 
   static Ahead read(const uint8_t* place, uint64_t last_ip, CachedPath* paths, unsigned shift) {
     const PathSize size = PathWindow::size_at(place);
     const PathPackets packets = PathPackets::read(place, size, last_ip);
-    return {packets, place + size.all(), &paths[PathCache::place(packets, last_ip, shift)]};
+    return {packets, PathWindow::behind_path(place), &paths[PathCache::place(packets, last_ip, shift)]};
   }
 };
 
@@ -98,6 +99,8 @@ bool Flow::over_paths(State& s, FastWalk& w) {
   unsigned shift = paths_.shift();
   const uint8_t* at = nullptr;    // the place of t.p, which is not kept
   const uint8_t* stop = nullptr;  // the place behind what is covered, or that of `end`
+  // Without time in the trace there is none to look for.
+  window_.go_over_mtc(w.silent_mtc && met_mtc_);
   const auto cover = [&](const uint8_t* p) {
     if (!window_.covers(p)) window_.cover(p, end_);
     at = window_.place(p);
@@ -132,11 +135,15 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       t.p = behind;
       cover(t.p);
       here = read(at, t.last_ip);
-      if (!is_mtc || w.silent_mtc) continue;
+      if (!is_mtc) continue;
+      if (w.silent_mtc) {
+        if (std::exchange(met_mtc_, true)) continue;
+        break;
+      }
       prefetch<kReturns>(*here.path);  // while the clock is worked out
       t.store<kSums>(w);
       fast_time(s, w, mtc(t.p[-1]));
-      if (!is_short_tnt(*t.p)) break;
+      if (!is_short_tnt(*t.p) || w.silent_mtc) break;
       w.take_time(s, t.p + 1);
       continue;
     } else {
@@ -146,7 +153,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       if constexpr (kSums) w.sum_up();  // what ran before it was not done
       t = PathWalk(w);
       lowest = t.newest - kSpan;
-      at = window_.place(t.p);
+      at = done ? here.behind : window_.place(t.p);
       if (!done) break;
       if (paths_.count_new()) [[unlikely]] {
         if constexpr (kSums) w.hashes = paths_.hashes();

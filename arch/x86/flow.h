@@ -85,6 +85,7 @@ class Flow final : public SegmentDecoder, private walk::Hypotheses<Flow, FlowTyp
   struct Ahead;
   PathCache paths_;
   PathWindow window_;
+  bool met_mtc_ = false;                // that says nothing
   const RunCache* paths_of_ = nullptr;  // whose runs they are of
   template <bool kSums, bool kReturns>
   bool over_paths(State& s, FastWalk& w);

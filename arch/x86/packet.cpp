@@ -1,7 +1,14 @@
 #include "arch/x86/packet.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+
 namespace asof::x86 {
 namespace {
+
+constexpr std::array<uint8_t, kPsbSize> kPsb = {2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
+                                                2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
 
 constexpr Packet make(Pk type, unsigned size, uint64_t value = 0, uint64_t value2 = 0) {
   Packet k;
@@ -64,10 +71,7 @@ Packet read_cyc(const uint8_t* p, size_t room) {
 }
 
 Packet read_psb(const uint8_t* p, size_t room) {
-  const size_t n = room < kPsbSize ? room : kPsbSize;
-  for (size_t i = 0; i < n; ++i) {
-    if (p[i] != ((i & 1) == 0 ? 0x02 : 0x82)) return kNoPacket;
-  }
+  if (std::memcmp(p, kPsb.data(), std::min<size_t>(room, kPsbSize)) != 0) return kNoPacket;
   return room < kPsbSize ? kNoRoom : make(Pk::kPsb, kPsbSize);
 }
 
@@ -225,8 +229,6 @@ std::optional<Packet> pge_ahead(const uint8_t* p, const uint8_t* end, bool guest
 
 // Every thirteen bytes a look at four of them: wherever a PSB begins, one such look is inside it.
 size_t find_psb(std::span<const uint8_t> bytes, size_t from) {
-  static constexpr std::array<uint8_t, kPsbSize> kPsb = {2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
-                                                         2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82};
   constexpr size_t kLook = sizeof(uint32_t), kStep = kPsbSize - kLook + 1;
   if (bytes.size() < kPsbSize || from > bytes.size() - kPsbSize) return SIZE_MAX;
   for (size_t at = from; at <= bytes.size() - kLook; at += kStep) {

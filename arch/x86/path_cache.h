@@ -54,8 +54,9 @@ inline constexpr auto kPathTables = [] {
 // The packets of a path: up to PathSize::kFull TNT packets of six bits, one that may have fewer, a TIP.
 struct PathPackets {
   static constexpr unsigned kMaxBits = 6 * (PathSize::kFull + 1);
-  static constexpr unsigned kReads = PathSize::kFull + 10;   // bytes
-  static constexpr int64_t kTwo = PathSize::kMost + kReads;  // what reading one and the next needs
+  static constexpr unsigned kReads = PathSize::kFull + 10;  // bytes
+  static constexpr int64_t kTwo =
+      PathSize::kMost + PathSize::kMtc + kReads;  // what reading one and the next needs
 
   uint64_t key = 0;  // the TNT packets, first in the lowest byte; size() in the highest. 0: there is no path
   uint64_t ip = 0;   // the last IP after them, its low 48 bits

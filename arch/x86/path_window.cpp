@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "arch/x86/packet.h"
+
 namespace asof::x86 {
 namespace {
 
@@ -12,6 +14,8 @@ using Lanes16 = uint8_t __attribute__((vector_size(16)));
 using Lanes32 = uint8_t __attribute__((vector_size(32)));
 
 }  // namespace
+
+static_assert(PathSize::kMtc == kMtcSize);
 
 void PathWindow::cover(const uint8_t* p, const uint8_t* end) {
   begin_ = p;
@@ -23,13 +27,18 @@ void PathWindow::cover(const uint8_t* p, const uint8_t* end) {
   work_out(padded.data());
 }
 
-// Row by row: what is next to a byte is in the same row, one further.
-template <class Lanes>
+// Row by row: what is next to a byte is in the same row, one further. A path of no bytes in front of an MTC has kMtcNext in its
+// size, and every path that ends there has it from that.
+template <class Lanes, bool kOverMtc>
 [[gnu::always_inline]] inline void PathWindow::work_out_by(const uint8_t* p) {
+  constexpr uint8_t kMtcNext = 0x80;
+  alignas(kLanes) std::array<uint8_t, kRow> mtcs;   // kMtcNext: an MTC is there
   alignas(kLanes) std::array<uint8_t, kRow> tips;   // size of a TIP that ends a path
   alignas(kLanes) std::array<uint8_t, kRow> ends;   // packed size without a TNT packet of six bits; else 0
   alignas(kLanes) std::array<uint8_t, kRow> fulls;  // all bits: there is one
   uint8_t* const sizes = bytes_.data() + kRow;
+  uint8_t* const behind = sizes + kRow;
+  if constexpr (kOverMtc) std::memset(&mtcs[kWorked], 0, kLanes);
   std::memset(&tips[kWorked], 0, kLanes);
   std::memset(&fulls[kWorked], 0, kLanes);
   const auto load = [](Lanes & v, const uint8_t* from) __attribute__((always_inline)) {
@@ -42,7 +51,22 @@ template <class Lanes>
     Lanes b;
     load(b, p + i);
     store(&bytes_[i], b);
-    store(&tips[i], ((b == 0x2d) & 3) | ((b == 0x4d) & 5) | ((b == 0x6d) & 7));
+    if constexpr (kOverMtc)
+      store(&mtcs[i], static_cast<Lanes>(b == kMtcByte) & kMtcNext);
+    else
+      store(&tips[i], ((b == 0x2d) & 3) | ((b == 0x4d) & 5) | ((b == 0x6d) & 7));
+  }
+  if constexpr (kOverMtc) {
+    for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
+      Lanes b, here, behind_two, behind_four, behind_six;
+      load(b, &bytes_[i]);
+      load(here, &mtcs[i]);
+      load(behind_two, &mtcs[i + 3]);
+      load(behind_four, &mtcs[i + 5]);
+      load(behind_six, &mtcs[i + 7]);
+      store(&tips[i], here | ((b == 0x2d) & (behind_two | 3)) | ((b == 0x4d) & (behind_four | 5)) |
+                          ((b == 0x6d) & (behind_six | 7)));
+    }
   }
   for (size_t i = 0; i < kWorked; i += sizeof(Lanes)) {
     Lanes b, tip, next_tip;
@@ -73,18 +97,31 @@ template <class Lanes>
     load(size, &sizes[i]);
     load(second, &sizes[i + 2]);
     const Lanes two = full & next_full;
-    store(&sizes[i], (two & (second + 2 * PathSize::kTnt)) | (~two & size));
+    size = (two & (second + 2 * PathSize::kTnt)) | (~two & size);
+    if constexpr (kOverMtc) {
+      store(&sizes[i], size & static_cast<uint8_t>(~kMtcNext));
+      static_assert(kMtcNext >> 6 == kMtcSize);
+      store(&behind[i], (size & 0xf) + ((size >> 6) & kMtcSize));
+    } else {
+      store(&sizes[i], size);
+      store(&behind[i], size & 0xf);
+    }
   }
 }
 
+template <class Lanes>
+[[gnu::always_inline]] inline void PathWindow::work_out_in(const uint8_t* p) {
+  over_mtc_ ? work_out_by<Lanes, true>(p) : work_out_by<Lanes, false>(p);
+}
+
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void PathWindow::work_out_wide(const uint8_t* p) { work_out_by<Lanes32>(p); }
+[[gnu::target("avx2")]] void PathWindow::work_out_wide(const uint8_t* p) { work_out_in<Lanes32>(p); }
 bool PathWindow::has_wide() { return __builtin_cpu_supports("avx2"); }
 #else
-void PathWindow::work_out_wide(const uint8_t* p) { work_out_by<Lanes32>(p); }
+void PathWindow::work_out_wide(const uint8_t* p) { work_out_in<Lanes32>(p); }
 bool PathWindow::has_wide() { return false; }
 #endif
 
-void PathWindow::work_out(const uint8_t* p) { wide_ ? work_out_wide(p) : work_out_by<Lanes16>(p); }
+void PathWindow::work_out(const uint8_t* p) { wide_ ? work_out_wide(p) : work_out_in<Lanes16>(p); }
 
 }  // namespace asof::x86

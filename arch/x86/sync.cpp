@@ -12,31 +12,13 @@
 
 namespace asof::x86 {
 
-namespace {
-
-// What the PIP of a group says of its TSC, which precedes it; without one it is as before.
-void take_pip(const uint8_t* p, const uint8_t* end, Clock& clock) {
-  for (;;) {
-    const Packet k = read_packet(p, end);
-    if (k.type == Pk::kPip) {
-      clock.update(k);
-      return;
-    }
-    if (k.type == Pk::kPsbend || k.type == Pk::kOvf || k.type == Pk::kEnd || k.type == Pk::kBad) return;
-    p += k.size;
-  }
-}
-
-}  // namespace
-
 SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, const Errata& errata) {
   SyncGroup g;
   g.clock = clock;
+  g.guest = clock.guest();
   const uint8_t* p = bytes.data();
   const uint8_t* const end = p + bytes.size();
   Addr last_ip = 0;
-  take_pip(p, end, g.clock);
-  g.guest = g.clock.guest();
   bool done = false;
   while (!done) {
     const Packet k = read_packet(p, end);
@@ -58,11 +40,16 @@ SyncGroup read_sync_group(std::span<const uint8_t> bytes, const Clock& clock, co
       case Pk::kModeTsx:
         g.transaction = (k.value & 1) != 0;
         break;
-      case Pk::kPip:
+      case Pk::kPip: {
+        Clock of_machine = clock;
+        of_machine.update(k);
+        // The first one says whose the TSC in front of it is.
+        if (!g.has_cr3 && of_machine.guest() != g.guest) return read_sync_group(bytes, of_machine, errata);
         g.cr3 = k.value;
         g.non_root = k.value2 != 0;
         g.has_cr3 = true;
         break;
+      }
       case Pk::kPsbend:
         done = true;
         break;

@@ -17,12 +17,14 @@ Bytes any_packets(asof::test::SimRandom& random, size_t size) {
   constexpr std::array<uint8_t, 5> kFull = {0xfe, 0x80, 0xaa, 0xc6, 0x82};
   Bytes out;
   while (out.size() < size) {
-    const uint64_t what = random.below(10);
+    const uint64_t what = random.below(11);
     if (what < 5)
       out.push_back(kFull[random.below(kFull.size())]);
     else if (what < 7)
       out.push_back(static_cast<uint8_t>(random.below(128) & ~1U));  // fewer bits, or PAD, or 0x02
-    else if (what < 9)
+    else if (what == 7)
+      out.push_back(kMtcByte);  // its payload is the next byte
+    else if (what < 10)
       out.push_back(static_cast<uint8_t>(0x0d | random.below(8) << 5));
     else
       out.push_back(static_cast<uint8_t>(random.next()));
@@ -58,16 +60,19 @@ INSTANTIATE_TEST_SUITE_P(PathPackets, PathPacketsOf,
 
 TEST_P(PathPacketsOf, AreWhatAReaderOfPacketsFinds) {
   std::array<uint64_t, PathSize::kMost + 1> sizes{};
+  uint64_t mtcs = 0;
   PathWindow window(GetParam());
   for (uint64_t seed = 1; seed <= 4'000 && !HasFailure(); ++seed) {
     asof::test::SimRandom random(seed);
     const Bytes bytes = any_packets(random, 700);
     const Addr last_ip = canonical(random.next());
     const uint8_t* const from = &bytes[random.below(100)];
+    const bool over_mtc = random.below(2) == 0;
     window.forget();
+    window.go_over_mtc(over_mtc);
     window.cover(from, bytes.data() + bytes.size());
     // A path may begin behind what is covered, after one that begins in it.
-    const auto places = static_cast<size_t>(window.end() - from) + PathSize::kMost;
+    const auto places = static_cast<size_t>(window.end() - from) + PathSize::kMost + PathSize::kMtc;
     for (size_t at = 0; at < places; ++at) {
       const Expected expected(from + at, bytes.data() + bytes.size(), last_ip);
       const uint8_t* const place = window.place(from + at);
@@ -81,9 +86,16 @@ TEST_P(PathPacketsOf, AreWhatAReaderOfPacketsFinds) {
       EXPECT_EQ(packets.size().all(), size.all()) << "seed " << seed << " at " << at;
       EXPECT_EQ(packets.key == 0, expected.size == 0) << "seed " << seed << " at " << at;
       ++sizes.at(size.all());
+      if (size.all() == 0) continue;
+      const bool mtc = over_mtc && from[at + size.all()] == kMtcByte;
+      EXPECT_EQ(static_cast<size_t>(PathWindow::behind_path(place) - place),
+                size.all() + (mtc ? kMtcSize : 0))
+          << "seed " << seed << " at " << at;
+      mtcs += mtc;
     }
   }
   EXPECT_EQ(std::ranges::count(sizes, 0U), 0);
+  EXPECT_GT(mtcs, 1'000U);
 }
 
 TEST(PathWindow, WhatIsNotOfTheTraceIsPad) {
