@@ -19,7 +19,7 @@ constexpr Time kSamePoke = 5000;  // ns
 
 bool same_poke(const PokeRecord& a, const PokeRecord& b) {
   return a.addr == b.addr && a.old_len == b.old_len && a.new_len == b.new_len &&
-         b.time - a.time <= kSamePoke &&
+         elapsed(a.time, b.time) <= kSamePoke &&
          (a.bytes == b.bytes || std::memcmp(a.bytes, b.bytes, size_t{a.old_len} + a.new_len) == 0);
 }
 

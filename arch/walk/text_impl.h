@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,7 @@ namespace asof::walk {
 inline Time likeliest(TimeBounds b, bool pause) {
   if (b.lo == kTimeMin) return b.hi;
   if (b.hi == kTimeMax || pause) return b.lo;
-  return b.lo + (b.hi - b.lo) / 2;
+  return std::midpoint(b.lo, b.hi);
 }
 
 inline Time distance(const Block& b, Time t) {

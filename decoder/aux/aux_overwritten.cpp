@@ -15,12 +15,13 @@ void cut_overwritten(AuxRing& ring, const x86::Config& config) {
   bool late = false;  // the record before
   Time before = kTimeMin;
   for (const AuxRecord* record : ring.records) {
-    if (!record->id.time || record->size == 0) continue;
+    const auto recorded = record->id.instant();
+    if (!recorded || record->size == 0) continue;
     const uint64_t end = end_of(record->offset, record->size);
-    const Time since = std::exchange(before, *record->id.time);
+    const Time since = std::exchange(before, *recorded);
     const Time first = x86::first_time(ring.stream, record->offset, end, config);
     if (first == kTimeMin) continue;
-    const bool was_late = std::exchange(late, first > saturating_add(*record->id.time, kSlack));
+    const bool was_late = std::exchange(late, first > saturating_add(*recorded, kSlack));
     if (!late || was_late) continue;
     cuts.push_back(record->offset);
     StreamLoss loss;
@@ -31,7 +32,7 @@ void cut_overwritten(AuxRing& ring, const x86::Config& config) {
     loss.reason = fmt::format(
         "what an AUX record of {} bytes hands over is {} ns younger than the record: trace was "
         "overwritten before it was read",
-        record->size, first - *record->id.time);
+        record->size, elapsed(*recorded, first));
     ring.stream.losses.push_back(std::move(loss));
   }
   if (cuts.empty()) return;

@@ -178,7 +178,7 @@ void StreamMaker::add_missing(const AuxQueue& queue, Stream& stream) {
       loss.time = queue.started;
     const auto last = std::ranges::lower_bound(after, queue.records.end(), to, {},
                                                [](const AuxRecord* r) { return end_of(r->offset, r->size); });
-    if (last != queue.records.end()) loss.until = (*last)->id.time.value_or(kTimeMax);
+    if (last != queue.records.end()) loss.until = (*last)->id.instant().value_or(kTimeMax);
     loss.code = kMissing;
     loss.reason = fmt::format("{} bytes of trace {}", to - from, reason);
     stream.losses.push_back(loss);
@@ -237,7 +237,7 @@ void StreamMaker::add_flagged(const AuxQueue& queue, Stream& stream) {
       if (flag.bit == kTruncated && !queue.overlapping && keeps_newest(record)) {
         loss.reason = fmt::format("AUX record of {} bytes is flagged {}", record.size, kWrapped);
         loss.time = i == 0 ? kTimeMin : queue.records[i - 1]->id.time.value_or(kTimeMin);
-        loss.until = record.id.time.value_or(kTimeMax);
+        loss.until = record.id.instant().value_or(kTimeMax);
         cuts.push_back(record.offset);
         cuts.push_back(end_of(record.offset, record.size));
       } else if (flag.bit != kPartial && !queue.overlapping) {

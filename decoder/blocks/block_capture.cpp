@@ -178,7 +178,8 @@ void take_pokes(Source& in, Builder& builder) {
     const uint64_t old_len = in.varint(), new_len = in.varint();
     p.old_bytes = in.take(old_len);
     p.new_bytes = in.take(new_len);
-    if (in.ok() && old_len <= UINT16_MAX && new_len <= UINT16_MAX) builder.add_poke(p);
+    if (old_len > UINT16_MAX || new_len > UINT16_MAX || p.time == kTimeMin) in.take(UINT64_MAX);  // damage
+    if (in.ok()) builder.add_poke(p);
   }
 }
 

@@ -94,7 +94,7 @@ void PokeWindows::interrupted(int32_t cpu, Time t, Addr ip, Addr to) {
   const auto after = std::ranges::lower_bound(pokes, t, {}, [&](uint32_t p) { return all[p].time; });
   uint32_t nearest = after != pokes.end() ? *after : pokes.back();
   if (after != pokes.begin() && after != pokes.end() &&
-      (t - all[*std::prev(after)].time < all[*after].time - t ||
+      (elapsed(all[*std::prev(after)].time, t) < elapsed(t, all[*after].time) ||
        writes_breakpoint(all[*std::prev(after)], arm64_)))
     nearest = *std::prev(after);
   Window& w = windows_[nearest];

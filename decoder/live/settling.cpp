@@ -20,7 +20,7 @@ constexpr Time kMargin = 2000;  // ns
 uint64_t announced_end(const AuxQueue& queue, Time until) {
   uint64_t end = 0;
   for (const AuxRecord* r : queue.records) {
-    if (r->id.time.value_or(kTimeMax) <= until)
+    if (r->id.instant().value_or(kTimeMax) <= until)
       end = std::max(end, r->offset + std::min(r->size, UINT64_MAX - r->offset));
   }
   return end;

@@ -218,11 +218,11 @@ void FileFinder::warn_unverified(TextFile& file, const std::string& path) {
   file.doubtful = file.path != path || !unchanged_since(file.path);
   notice.reason += file.doubtful ? ", and nothing in it is certain" : "; it did not change since";
   const auto mtime = time_of(file.path, &stat::st_mtim);
-  if (mtime && capture_mtime_ && *mtime - *capture_mtime_ >= kSecond) {
+  if (mtime && capture_mtime_ && elapsed(*capture_mtime_, *mtime) >= kSecond) {
     notice.severity = Notice::Severity::kError;
     notice.code = Code::kFileNewerThanRecording;
     notice.reason +=
-        fmt::format("; it is newer than the recording by {} s", (*mtime - *capture_mtime_) / kSecond);
+        fmt::format("; it is newer than the recording by {} s", elapsed(*capture_mtime_, *mtime) / kSecond);
   }
   notice.hint = "record with `perf record --buildid-all` or --buildid-mmap";
   notices_.add(std::move(notice));

@@ -37,16 +37,17 @@ AuxFit check_aux_times(std::span<const AuxRing> rings, x86::Config config, const
     Time before = kTimeMin;
     size_t looked = 0;
     for (const AuxRecord* record : ring.records) {
-      if (!record->id.time) continue;
-      const Time since = std::exchange(before, *record->id.time);
+      const auto recorded = record->id.instant();
+      if (!recorded) continue;
+      const Time since = std::exchange(before, *recorded);
       if (record->size == 0) continue;
       if (++looked > kMostRecords) break;
       const Time first =
           x86::first_time(ring.stream, record->offset, end_of(record->offset, record->size), config);
       if (first == kTimeMin) continue;
       ++fit.checked;
-      if (first > saturating_add(*record->id.time, kSlack))
-        fit.take(*record->id.time, first);
+      if (first > saturating_add(*recorded, kSlack))
+        fit.take(*recorded, first);
       else if (saturating_add(first, kSlack) < since)
         fit.take(since, first);
     }

@@ -41,6 +41,8 @@ struct SampleId {
   int32_t cpu = -1;
   uint64_t id = 0;
   const PerfAttr* attr = nullptr;
+  // When it was recorded; nothing where that is not known.
+  std::optional<Time> instant() const { return time == kTimeMin ? std::nullopt : time; }
 };
 
 struct Record {

@@ -24,7 +24,7 @@ void FunctionCosts::advance(Flow& flow, Time t) {
   if (t == kTimeMin || t <= flow.time) return;
   const Time from = std::max(flow.time, time_.lo), to = std::min(t, time_.hi);
   if (flow.running && flow.time != kTimeMin && to > from)
-    costs_[flow.in].ns += static_cast<uint64_t>(to - from);
+    costs_[flow.in].ns += static_cast<uint64_t>(elapsed(from, to));
   flow.time = t;
 }
 

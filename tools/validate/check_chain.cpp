@@ -59,7 +59,7 @@ std::vector<Batch> batches_of(std::span<const PokeRecord> pokes) {
     const PokeRecord& p = pokes[i];
     if (p.old_len == 0 || p.new_len == 0) continue;  // comes and goes alone
     const auto known = open.find(p.source);
-    const bool next = known == open.end() || p.time - known->second.second > kApart ||
+    const bool next = known == open.end() || elapsed(known->second.second, p.time) > kApart ||
                       out[known->second.first].sites.contains(p.addr);
     if (next) out.push_back({{}, p.time});
     const size_t batch = next ? out.size() - 1 : known->second.first;

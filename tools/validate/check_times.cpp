@@ -128,8 +128,8 @@ RecordTimes record_times(const ValidationInput& in, Anchor anchor) {
 Time distance_to(const std::vector<Time>& times, TimeBounds visit) {
   const auto after = std::ranges::lower_bound(times, visit.lo);
   Time best = kTimeMax;
-  if (after != times.end()) best = *after <= visit.hi ? 0 : *after - visit.hi;
-  if (after != times.begin()) best = std::min(best, visit.lo - *std::prev(after));
+  if (after != times.end()) best = *after <= visit.hi ? 0 : elapsed(visit.hi, *after);
+  if (after != times.begin()) best = std::min(best, elapsed(*std::prev(after), visit.lo));
   return best;
 }
 

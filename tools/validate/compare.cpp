@@ -227,7 +227,8 @@ void Comparer::compare_time(size_t piece_index, Time ran) {
   ++result_.timed;
   if (ran >= w.lo && ran <= w.hi) return;
   if (result_.time_errors.size() < kMostErrors)
-    result_.time_errors.push_back(ran < w.lo ? w.lo + slack_ - ran : w.hi - slack_ - ran);
+    result_.time_errors.push_back(
+        elapsed(ran, ran < w.lo ? saturating_add(w.lo, slack_) : saturating_add(w.hi, -slack_)));
 }
 
 // A run that is left before its end: of more instructions than it has, some are others in the same bytes, and of as many

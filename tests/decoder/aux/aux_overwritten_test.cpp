@@ -61,5 +61,14 @@ TEST_F(Overwritten, IsNotWhatARecordHandsOverInTime) {
   EXPECT_TRUE(stream.losses.empty());
 }
 
+TEST_F(Overwritten, IsNotToldByARecordWithoutATime) {
+  record(100'000, 150'000);
+  record(500'000, 0);
+  record(600'000, 650'000);
+  const Stream& stream = open();
+  EXPECT_EQ(stream.pieces.size(), 1U);
+  EXPECT_TRUE(stream.losses.empty());
+}
+
 }  // namespace
 }  // namespace asof::test

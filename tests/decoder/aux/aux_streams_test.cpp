@@ -208,6 +208,17 @@ TEST(AuxStreams, MissingBufferIsALossOfKnownSize) {
   EXPECT_EQ(stream.losses[1].until, 4);
 }
 
+TEST(AuxStreams, WithoutATimeOfItsRecordALossMayBeOfAnyLaterTime) {
+  const Bytes all = trace(2048);
+  PerfBytes file = start();
+  file.aux(0, 1024, 0, cpu0(1)).aux(1024, 1024, 0, cpu0(0));
+  file.auxtrace(0, 0, -1, 0, part(all, 0, 1024));
+  const Made made = make(file);
+  ASSERT_EQ(made.one().losses.size(), 1U);
+  EXPECT_EQ(made.one().losses[0].time, 1);
+  EXPECT_EQ(made.one().losses[0].until, kTimeMax);
+}
+
 // What is missing behind the last trace is a gap, too, up to the record that announced it.
 TEST(AuxStreams, MissingEndIsAGap) {
   PtWriter pt;
