@@ -200,8 +200,9 @@ void Flow::fast_walk(State& s, RunId start) {
       w.summed = w.out;
       if (steps.size() - kFastRoom >= options_.chunk_steps) goto leave;
     }
-    if (fast_end_ - w.p <= PathPackets::kTwo) ends_cleanly(w.p);  // then paths still fit
-    for (;;) {                                                    // the next packet
+    // Asked here, before no path fits any more, the walk need not be left for it.
+    if (fast_end_ - w.p <= PathPackets::kTwo) ends_cleanly(w.p);
+    for (;;) {  // the next packet
       if (w.p >= fast_end_) goto leave;
       const uint8_t b = *w.p;
       if (is_short_tnt(b)) {

@@ -138,7 +138,7 @@ bool Flow::over_paths(State& s, FastWalk& w) {
       if (!is_mtc) continue;
       if (w.silent_mtc) {
         if (std::exchange(met_mtc_, true)) continue;
-        break;
+        break;  // from now on the window looks for them
       }
       prefetch<kReturns>(*here.path);  // while the clock is worked out
       t.store<kSums>(w);

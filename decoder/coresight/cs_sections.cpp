@@ -99,8 +99,9 @@ class SectionCutter {
   }
 
   void set_time(CsSection& s, const AuxRecord& record) {
-    if (record.id.time.value_or(kTimeMin) == kTimeMin) return;
-    const Time time = *record.id.time;
+    const auto recorded = record.id.instant();
+    if (!recorded) return;
+    const Time time = *recorded;
     if (&record != last_record_) {
       before_last_ = last_;
       last_ = latest_;

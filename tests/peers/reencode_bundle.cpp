@@ -6,14 +6,14 @@
 // entered from the kernel, to which the last instruction leads. The text is linked to.
 #include <fmt/format.h>
 
-#include <charconv>
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
+#include <string>
 
 #include "decoder/model/capture.h"
 #include "decoder/pipeline/pipeline.h"
@@ -149,41 +149,23 @@ void write(const fs::path& bundle, const fs::path& to, const Choice& choice) {
              retracer.instructions(), retracer.trace().size());
 }
 
-bool read_number(std::string_view word, uint32_t& number) {
-  const auto parsed = std::from_chars(word.begin(), word.end(), number);
-  return parsed.ec == std::errc{} && parsed.ptr == word.end() && number != 0;
-}
-
 }  // namespace
 }  // namespace asof::test
 
 int main(int argc, char** argv) {
   using namespace asof::test;
   Choice choice;
-  bool usage = argc < 3;
-  for (int i = 3; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--ret-compression") {
-      choice.ret_compression = true;
-    } else if (word == "--no-time") {
-      choice.timing = false;
-    } else if (word == "--psb-bytes" && i + 1 < argc) {
-      usage |= !read_number(argv[++i], choice.psb_bytes);
-    } else if (word == "--times" && i + 1 < argc) {
-      usage |= !read_number(argv[++i], choice.times);
-    } else {
-      usage = true;
-    }
-  }
-  if (usage) {
-    std::fputs(
-        "usage: reencode_bundle BUNDLE DIRECTORY [--ret-compression] [--no-time] [--psb-bytes N] [--times "
-        "N]\n",
-        stderr);
-    return 1;
-  }
+  std::string bundle, directory;
+  CLI::App app("traces again what a raw PT bundle of user code executed");
+  app.add_option("BUNDLE", bundle)->required();
+  app.add_option("DIRECTORY", directory)->required();
+  app.add_flag("--ret-compression", choice.ret_compression);
+  app.add_flag("!--no-time", choice.timing);
+  app.add_option("--psb-bytes", choice.psb_bytes, "between two PSBs")->check(CLI::Range(1U, UINT32_MAX));
+  app.add_option("--times", choice.times, "that it runs")->check(CLI::Range(1U, UINT32_MAX));
+  CLI11_PARSE(app, argc, argv);
   try {
-    write(argv[1], argv[2], choice);
+    write(bundle, directory, choice);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 2;
