@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "decoder/blocks/block_capture.h"
 #include "decoder/blocks/block_file.h"
 #include "decoder/blocks/block_writer.h"
 #include "decoder/pipeline/pipeline.h"
@@ -144,7 +145,46 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// By CPU and by time, joined end to end and as files of one folder.
+// The first change of the demo's text says otherwise when it was made, or how long it was.
+class BlockCapture : public testing::Test {
+ protected:
+  // What replaces the numbers of the first change: the bytes that follow them in the body stay.
+  bool taken_with(Time time, uint64_t old_len, size_t more_bytes) const {
+    Bytes body = blocks::put_capture(demo_);
+    const Bytes was = numbers(poke_.time, poke_.old_len), now = numbers(time, old_len);
+    const auto at = std::ranges::search(body, was).begin();
+    EXPECT_NE(at, body.end());
+    Bytes changed(body.begin(), at);
+    changed.insert(changed.end(), now.begin(), now.end());
+    changed.insert(changed.end(), more_bytes, uint8_t{0x90});
+    changed.insert(changed.end(), at + static_cast<ptrdiff_t>(was.size()), body.end());
+    Capture copy;
+    return blocks::take_capture(changed, copy) && copy.text->pokes().size() == demo_.text->pokes().size();
+  }
+  Bytes numbers(Time time, uint64_t old_len) const {
+    blocks::Writer w;
+    w.varint(poke_.addr);
+    w.signed_varint(time);
+    for (const uint64_t v : {poke_.file_offset, uint64_t{poke_.source}, old_len, uint64_t{poke_.new_len}})
+      w.varint(v);
+    return w.data();
+  }
+
+  const Capture demo_ = open_demo();
+  const PokeRecord& poke_ = demo_.text->pokes().front();
+};
+
+TEST_F(BlockCapture, AChangeWithoutATimeIsDamage) {
+  EXPECT_TRUE(taken_with(poke_.time, poke_.old_len, 0));
+  EXPECT_TRUE(taken_with(kTimeMin + 1, poke_.old_len, 0));
+  EXPECT_FALSE(taken_with(kTimeMin, poke_.old_len, 0));
+}
+
+// It was left out without a word.
+TEST_F(BlockCapture, AChangeLongerThanRecordsCanSayIsDamage) {
+  EXPECT_TRUE(taken_with(poke_.time, UINT16_MAX, UINT16_MAX - poke_.old_len));
+  EXPECT_FALSE(taken_with(poke_.time, UINT16_MAX + 1, UINT16_MAX + 1 - poke_.old_len));
+}
 
 // Bodies that are not a block stream but have correct checksums: no bit flip produces them.
 TEST(BlockWalk, AnyBodyIsReadOrRefused) {
