@@ -41,7 +41,8 @@ constexpr auto kTraits = [] {
     const std::string_view text = kTexts[i];
     all[i].family = family_in(text);
     all[i].error_or_loss = text.starts_with("E-");
-    all[i].damage = text.starts_with("E-DATA-1") || text.starts_with("E-SIDE-3");
+    all[i].damage =
+        text.starts_with("E-DATA-1") || text.starts_with("E-SIDE-3") || text.starts_with("E-FILE-");
   }
   return all;
 }();

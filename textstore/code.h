@@ -24,7 +24,7 @@ CodeFamily family_of(Code code);
 std::string_view family_text(CodeFamily family);  // "FLOW"; empty for kNone
 // E-: an error or a loss; else (I-) information.
 bool is_error_or_loss(Code code);
-// E-DATA-1xx and E-SIDE-3xx: a file is damaged, or says what cannot be.
+// E-DATA-1xx, E-SIDE-3xx and E-FILE: a file is damaged, not there, or says what cannot be.
 bool is_damage(Code code);
 
 std::ostream& operator<<(std::ostream& out, Code code);  // its text

@@ -91,7 +91,8 @@ void KernelText::add_vmlinux(Builder& builder, FileFinder& files, const PerfData
   if (kernel == side_.kernel_maps.end()) return;  // kernel not traced, or its address is not recorded
   const std::string id = recorded_kernel_id(side_, data);
   const TextFile* file = find_vmlinux(files, data);
-  if (file == nullptr || !file->elf || (file->elf->type() != kEtExec && file->elf->type() != kEtDyn)) {
+  if (file == nullptr || !file->elf || file->elf->is_debug_only() ||
+      (file->elf->type() != kEtExec && file->elf->type() != kEtDyn)) {
     notices_.error(
         Code::kNoKernelText, data.path(),
         id.empty()

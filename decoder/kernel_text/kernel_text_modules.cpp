@@ -75,6 +75,7 @@ void KernelText::find_kallsyms(const std::string& capture_dir) {
   if (!loaded) {
     notices_.error(loaded.error().code, path, loaded.error().reason, loaded.error().hint);
   } else if (compare_boot(*loaded, side_, options_.force, notices_) != Boot::kOther) {
+    note_cut_lines(path, notices_);
     kallsyms_ = std::make_shared<const Kallsyms>(std::move(*loaded));
   }
 }

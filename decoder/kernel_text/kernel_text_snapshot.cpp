@@ -66,6 +66,7 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     return nullptr;
   }
   out->kcore_ = *kcore;
+  note_cut_image(**kcore, notices);
   if (out->kcore_->segments().size() > kMostSegments) {
     notices.error(Code::kNotKcore, paths.kcore,
                   fmt::format("{} segments: this is no copy of kcore", out->kcore_->segments().size()));
@@ -80,6 +81,7 @@ std::unique_ptr<KernelSnapshot> KernelSnapshot::load(const Paths& paths, OriginK
     notices.error(Code::kBadKallsyms, paths.kallsyms, kallsyms.error().reason,
                   "without it only what the recording maps is text");
   }
+  for (const std::string& lines : {paths.kallsyms, paths.modules}) note_cut_lines(lines, notices);
   if (auto modules = load_modules(paths.modules)) out->modules_ = std::move(*modules);
   out->find_kernel(side, notices);
   out->find_modules(side, notices);

@@ -33,10 +33,12 @@ std::string file_name(const std::string& path) { return fs::path(path).filename(
 
 void take_elf(TextFile& file, std::shared_ptr<const ElfImage> elf) {
   file.owner = elf;
-  file.bytes = elf->bytes();
+  if (!elf->is_debug_only()) file.bytes = elf->bytes();
   file.build_id = elf->build_id();
   file.elf = std::move(elf);
 }
+
+bool is_cut(const TextFile& file) { return file.elf && file.elf->stated_size() > file.elf->bytes().size(); }
 
 // nullptr: there is none, or, with a reason in `unreadable`, it cannot be read.
 std::unique_ptr<TextFile> open_text_file(const std::string& path, std::optional<Error>& unreadable) {
@@ -64,6 +66,24 @@ std::unique_ptr<TextFile> open_text_file(const std::string& path, std::optional<
 }
 
 }  // namespace
+
+void note_cut_image(const ElfImage& elf, NoticeBook& notices) {
+  const uint64_t size = elf.bytes().size();
+  if (elf.stated_size() <= size) return;
+  notices.error(
+      Code::kFileCut, elf.path(),
+      fmt::format(
+          "the file ends here, by its headers at {:#x}: {} bytes are missing, code in them is unknown",
+          elf.stated_size(), elf.stated_size() - size),
+      "copy it again, whole", size);
+}
+
+void note_cut_lines(const std::string& path, NoticeBook& notices) {
+  const auto file = MappedFile::open(path);
+  if (!file || (*file)->bytes().empty() || (*file)->bytes().back() == '\n') return;
+  notices.error(Code::kFileCut, path, "the file ends inside a line: what follows is missing",
+                "copy it again, whole", (*file)->bytes().size());
+}
 
 std::string normal_build_id(const std::string& text) {
   std::string out;
@@ -157,26 +177,42 @@ std::vector<FileFinder::Candidate> FileFinder::candidates(const std::string& pat
 
 std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std::string& build_id,
                                              const std::string& explicit_file, bool quiet) {
-  std::string rejected;
+  std::string rejected, without_code;
   std::optional<Error> unreadable;
+  std::unique_ptr<TextFile> cut;  // used where no whole one is found
   std::vector<Candidate> places = candidates(path, build_id, explicit_file);
   for (const Candidate& candidate : places) {
     if (candidate.needs_id && build_id.empty()) continue;
     auto file = open_text_file(candidate.path, unreadable);
     if (!file) continue;
+    // Of a kernel it has symbols and source lines.
+    if (file->elf && file->elf->is_debug_only() && !path.starts_with("[kernel.")) {
+      without_code = fmt::format("; {} has debug information only", file->path);
+      continue;
+    }
     if (build_id.empty()) {
       warn_unverified(*file, path);
+      note_end(*file);
       return file;
     }
-    if (same_build_id(build_id, file->build_id)) return file;
+    if (same_build_id(build_id, file->build_id)) {
+      if (!is_cut(*file)) return file;
+      if (!cut) cut = std::move(file);
+      continue;
+    }
     std::string ids = fmt::format("{} has build-id {}, the recording says {}", file->path,
                                   file->build_id.empty() ? "(none)" : file->build_id, build_id);
     if (options_.force && !candidate.needs_id) {
       notices_.error(Code::kOtherBuildIdUsed, path, ids + "; used because of --force");
       file->doubtful = true;
+      note_end(*file);
       return file;
     }
     if (rejected.find(ids) == std::string::npos) rejected += (rejected.empty() ? "" : "; ") + ids;
+  }
+  if (cut) {
+    note_end(*cut);
+    return cut;
   }
   const bool is_vdso = path == "[vdso]";
   if (is_vdso && vdso_source_) {
@@ -193,14 +229,19 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
   } else if (!quiet) {
     notices_.error(
         Code::kFileNotFound, path,
-        build_id.empty() ? "no such file, its code is unknown"
-                         : fmt::format("no file with build-id {}, its code is unknown", build_id),
+        (build_id.empty() ? "no such file, its code is unknown"
+                          : fmt::format("no file with build-id {}, its code is unknown", build_id)) +
+            without_code,
         is_vdso ? "it is the kernel's vDSO, which not every perf keeps: give its build-id cache "
                   "(--buildid-dir) or the recorded kernel's vmlinux (--vmlinux), decode where that kernel "
                   "runs, or put a copy into --symfs as vdso.so"
                 : "copy it from the recording machine and give --symfs, or `perf archive` and --buildid-dir");
   }
   return nullptr;
+}
+
+void FileFinder::note_end(const TextFile& file) {
+  if (is_cut(file)) note_cut_image(*file.elf, notices_);
 }
 
 // What was written, replaced or copied since the recording has a newer ctime, whatever its mtime, which packages and

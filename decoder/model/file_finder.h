@@ -33,6 +33,11 @@ std::string normal_build_id(const std::string& text);
 // Build-ids of 16 bytes are stored padded with zeros to 20 by older records: those are equal too.
 bool same_build_id(const std::string& a, const std::string& b);
 
+// Where it ends before its headers say, a notice says so (E-FILE-306).
+void note_cut_image(const ElfImage& elf, NoticeBook& notices);
+// Where a file of lines, which the kernel wrote, ends inside of one.
+void note_cut_lines(const std::string& path, NoticeBook& notices);
+
 class FileFinder {
  public:
   // `capture_file`: its folder may hold symfs/; its mtime is the latest the recording can be.
@@ -66,6 +71,7 @@ class FileFinder {
   std::unique_ptr<TextFile> search(const std::string& path, const std::string& build_id,
                                    const std::string& explicit_file, bool quiet);
   bool unchanged_since(const std::string& file) const;
+  void note_end(const TextFile& file);
   void warn_unverified(TextFile& file, const std::string& path);
 
   const CaptureOptions& options_;

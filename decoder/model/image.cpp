@@ -85,12 +85,16 @@ struct ElfImage::Impl {
   GElf_Ehdr header{};
   std::string build_id;
   std::vector<ElfSegment> segments;
+  uint64_t stated_size = 0;
+  bool is_debug_only = false;
   size_t section_names = 0;
 
   ~Impl() {
     if (elf != nullptr) elf_end(elf);
   }
 
+  void state_end(uint64_t offset, uint64_t size);
+  void read_sections();
   void read_segments();
   void find_build_id();
   bool find_build_id_in(uint64_t offset, uint64_t size, uint64_t alignment);
@@ -99,6 +103,23 @@ struct ElfImage::Impl {
   template <class Use>
   void each_symbol(Use use) const;
 };
+
+void ElfImage::Impl::state_end(uint64_t offset, uint64_t size) {
+  if (size != 0) stated_size = std::max(stated_size, range_of(offset, size).end);
+}
+
+void ElfImage::Impl::read_sections() {
+  state_end(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize);
+  bool has_code = false, had_code = false;
+  for (Elf_Scn* s = nullptr; (s = elf_nextscn(elf, s)) != nullptr;) {
+    GElf_Shdr h;
+    if (gelf_getshdr(s, &h) == nullptr || h.sh_type == SHT_NULL) continue;
+    const bool is_code = (h.sh_flags & SHF_ALLOC) != 0 && (h.sh_flags & SHF_EXECINSTR) != 0;
+    (h.sh_type == SHT_NOBITS ? had_code : has_code) |= is_code;
+    if (h.sh_type != SHT_NOBITS) state_end(h.sh_offset, h.sh_size);
+  }
+  is_debug_only = had_code && !has_code;
+}
 
 void ElfImage::Impl::read_segments() {
   size_t count = 0;
@@ -113,7 +134,10 @@ void ElfImage::Impl::read_segments() {
     s.file_offset = p.p_offset;
     s.mem_size = p.p_memsz;
     s.executable = (p.p_flags & PF_X) != 0;
-    s.bytes = clipped(bytes, p.p_offset, p.p_filesz);
+    if (!is_debug_only) {
+      s.bytes = clipped(bytes, p.p_offset, p.p_filesz);
+      state_end(p.p_offset, p.p_filesz);
+    }
     segments.push_back(s);
   }
 }
@@ -206,6 +230,7 @@ Result<std::shared_ptr<const ElfImage>> ElfImage::parse(std::span<const uint8_t>
   impl->elf = elf_over(bytes);
   if (impl->elf == nullptr || elf_kind(impl->elf) != ELF_K_ELF) return broken(elf_errmsg(-1));
   if (gelf_getehdr(impl->elf, &impl->header) == nullptr) return broken(elf_errmsg(-1));
+  impl->read_sections();
   impl->read_segments();
   impl->find_build_id();
   impl->path = std::move(path);
@@ -217,6 +242,8 @@ std::span<const uint8_t> ElfImage::bytes() const { return impl_->bytes; }
 const std::string& ElfImage::build_id() const { return impl_->build_id; }
 uint16_t ElfImage::machine() const { return impl_->header.e_machine; }
 uint16_t ElfImage::type() const { return impl_->header.e_type; }
+uint64_t ElfImage::stated_size() const { return impl_->stated_size; }
+bool ElfImage::is_debug_only() const { return impl_->is_debug_only; }
 std::span<const ElfSegment> ElfImage::segments() const { return impl_->segments; }
 
 // `use(symbol, name)` is false where the rest is not wanted.

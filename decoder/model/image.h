@@ -60,6 +60,11 @@ class ElfImage {
   uint16_t machine() const;                // EM_*
   uint16_t type() const;                   // ET_*
   std::span<const ElfSegment> segments() const;
+  // As its headers say; more than bytes(): the end of the file is missing.
+  uint64_t stated_size() const;
+  // A file of debug information, as `objcopy --only-keep-debug` and `eu-strip -f` leave it: its executable sections are
+  // SHT_NOBITS. Program headers may still say where the code was in the other file, so its segments have no bytes here.
+  bool is_debug_only() const;
   // .symtab, or .dynsym where there is none: functions and objects in executable sections, as linked.
   std::vector<ElfSymbol> symbols() const;
   std::optional<Addr> symbol_value(std::string_view name) const;  // of the first of these that has this name

@@ -96,10 +96,17 @@ bool LaterCode::was_empty(Addr addr) const {
 }
 
 void check_damage(const HealthInput& in, std::vector<Finding>& out) {
+  if (const auto cut = std::ranges::find(in.capture.notices, Code::kFileCut, &Notice::code);
+      cut != in.capture.notices.end()) {
+    out.push_back({Verdict::kBad, "file",
+                   "a file beside the recording ends early: its code or symbols are missing",
+                   fmt::format("{}: {}", place_text(cut->where, cut->offset), cut->reason), cut->hint});
+  }
   uint64_t count = 0;
   const Notice* first = nullptr;
   for (const Notice& n : in.capture.notices) {
-    if (!is_damage(n.code)) continue;  // everything else has a check of its own
+    // Everything else has a check of its own.
+    if (!is_damage(n.code) || n.code == Code::kFileCut || n.severity == Notice::Severity::kInfo) continue;
     count += n.count;
     if (first == nullptr) first = &n;
   }
@@ -120,11 +127,12 @@ void check_damage(const HealthInput& in, std::vector<Finding>& out) {
     out.push_back({Verdict::kOk, "file", "every record can be read", "", ""});
     return;
   }
-  out.push_back(
-      {Verdict::kWarn, "file",
-       fmt::format("{} damaged or impossible", format_plural(count, "record is", "records are")),
-       fmt::format("first: {} at offset {:#x}: {}", code_text(first->code), first->offset, first->reason),
-       "compare the file with its source; record again if the source has the same"});
+  out.push_back({Verdict::kWarn, "file",
+                 fmt::format("{} damaged or impossible",
+                             format_plural(count, "record or file is", "records or files are")),
+                 fmt::format("first: {} {}: {}", code_text(first->code),
+                             place_text(first->where, first->offset), first->reason),
+                 "compare the file with its source; record again if the source has the same"});
 }
 
 void check_open(const HealthInput& in, std::vector<Finding>& out) {

@@ -18,11 +18,11 @@ namespace {
 
 std::atomic<bool> any_warning = false;
 
+}  // namespace
+
 std::string place_text(const std::string& where, uint64_t offset) {
   return offset == Error::kNoOffset ? where : fmt::format("{} offset {:#x}", where, offset);
 }
-
-}  // namespace
 
 const Notice* early_end(const Capture& capture) {
   const auto found = std::ranges::find_if(capture.notices, [](const Notice& n) {

@@ -41,6 +41,8 @@ class Diagnostics {
 
 // Does output have colours, by --color and NO_COLOR? `terminal`: it goes to one.
 bool wants_color(Diagnostics::Color color, bool terminal);
+// "FILE offset 0x1129", or FILE where the offset is Error::kNoOffset.
+std::string place_text(const std::string& where, uint64_t offset);
 // The line of a gap without the hint; the same text goes into records of `asof decode --itrace=e`.
 std::string gap_text(const Capture& capture, const Stream& stream, const Gap& gap);
 // "cpu 3" or "tid 4711".

@@ -111,6 +111,39 @@ TEST(ElfImage, SegmentOfATruncatedFileIsCut) {
   ASSERT_EQ((*image)->segments().size(), 1U);
   EXPECT_EQ((*image)->segments()[0].bytes.size(), 1000U);
   EXPECT_EQ((*image)->segments()[0].mem_size, 8192U);
+  EXPECT_EQ((*image)->stated_size(), 4096U + 8192);
+}
+
+TEST(ElfImage, StatesWhereItEnds) {
+  const auto exe = sample_executable();
+  const TempDir dir;
+  // Its section headers come last.
+  for (const size_t size : {exe.size(), exe.size() - 1, exe.size() - 300, size_t{4096}}) {
+    const auto image = ElfImage::open(write_file(dir, "exe", std::span(exe).first(size)));
+    ASSERT_TRUE(image) << image.error().reason;
+    EXPECT_EQ((*image)->stated_size(), exe.size()) << size;
+  }
+  std::vector<uint8_t> followed = exe;
+  followed.resize(followed.size() + 100, 1);
+  EXPECT_EQ((*ElfImage::open(write_file(dir, "exe", followed)))->stated_size(), exe.size());
+}
+
+// eu-strip -f leaves the program headers of the file that it was made from.
+TEST(ElfImage, WhereCodeWasThereIsNoneInAFileOfDebugInformation) {
+  std::vector<uint8_t> bytes = sample_executable();
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const TempDir dir;
+  EXPECT_FALSE((*ElfImage::open(write_file(dir, "exe", bytes)))->is_debug_only());
+  const uint32_t nobits = SHT_NOBITS;
+  std::memcpy(bytes.data() + header.e_shoff + sizeof(Elf64_Shdr) + offsetof(Elf64_Shdr, sh_type), &nobits,
+              sizeof nobits);
+  const auto image = ElfImage::open(write_file(dir, "exe.debug", bytes));
+  ASSERT_TRUE(image) << image.error().reason;
+  EXPECT_TRUE((*image)->is_debug_only());
+  ASSERT_FALSE((*image)->segments().empty());
+  for (const ElfSegment& s : (*image)->segments()) EXPECT_TRUE(s.bytes.empty());
+  EXPECT_EQ((*image)->symbols().size(), 2U);
 }
 
 TEST(ElfImage, WhatIsNoElfSaysSo) {
