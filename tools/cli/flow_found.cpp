@@ -9,7 +9,9 @@
 namespace asof {
 
 void FlowErrors::add(const Gap& gap, const Stream& stream) {
-  if (!is_error_code(gap.code) || is_ring_start(stream, gap) || !is_within(gap, time_)) return;
+  if (is_ring_start(stream, gap) || !is_within(gap, time_)) return;
+  causes_[gap.code].add(capture_, stream, gap);
+  if (!is_error_code(gap.code)) return;
   if (++count_ > choice_.max_errors) enough_ = true;
 }
 
@@ -28,7 +30,21 @@ ExitCode FlowErrors::judge(ExitCode status, Diagnostics& diagnostics) const {
   return judge(status);
 }
 
-ExitCode FlowFound::status(Diagnostics& diagnostics) const {
+// What the capture's own notices say of lost trace is not said again.
+std::vector<Notice> FlowErrors::notices(const std::string& where) const {
+  std::map<Code, GapCause> untold = causes_;
+  for (const Notice& n : capture_.notices) {
+    if (!is_error_code(n.code)) untold.erase(n.code);
+  }
+  return notices_of(untold, where);
+}
+
+void FlowErrors::tell(Diagnostics& diagnostics, const std::string& where) const {
+  for (const Notice& n : notices(where)) diagnostics.notice(n);
+}
+
+ExitCode FlowFound::status(Diagnostics& diagnostics, const std::string& where) const {
+  errors.tell(diagnostics, where);
   if (interrupted()) return kExitInterrupted;
   if (instructions || (!text_missing && !any_error)) return errors.judge(kExitOk, diagnostics);
   tell_nothing_decoded();

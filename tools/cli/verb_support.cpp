@@ -36,8 +36,12 @@ void refuse_without_trace(const Capture& capture, Diagnostics& diagnostics) {
 
 }  // namespace
 
-std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics, bool show_notices,
-                                     const DecodeChoice* choice) {
+ShownNotices shown_or_all(ShownNotices shown, const InputOptions& options) {
+  return options.verbose > 0 ? ShownNotices::kAll : shown;
+}
+
+std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
+                                     ShownNotices notices, const DecodeChoice* choice) {
   if (!check_named_paths(options.capture, diagnostics)) return std::nullopt;
   auto capture = open_capture(options.input, options.capture);
   if (!capture) {
@@ -51,15 +55,12 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
     return std::nullopt;
   }
   if (choice != nullptr) warn_of_cpus(*capture, choice->pipeline.cpus, diagnostics);
-  if (show_notices) {
-    for (const Notice& n : capture->notices) diagnostics.notice(n);
+  for (const Notice& n : capture->notices) {
+    const bool of_code = family_of(n.code) == CodeFamily::kText;
+    if (notices == ShownNotices::kAll || (notices == ShownNotices::kRecording && !of_code))
+      diagnostics.notice(n);
   }
   return std::move(*capture);
-}
-
-std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
-                                     bool show_notices) {
-  return open_for_verb(options, diagnostics, show_notices, nullptr);
 }
 
 bool is_recording(const Capture& capture, Diagnostics& diagnostics) {
@@ -132,10 +133,7 @@ void tell_nothing_decoded() {
 }
 
 void tell_causes(const Coverage& coverage, Diagnostics& diagnostics) {
-  for (const auto& [code, cause] : coverage.causes()) {
-    diagnostics.note(fmt::format("{} {}, first: {}", code_text(code),
-                                 format_plural(cause.count, "time", "times"), cause.first));
-  }
+  for (const Notice& n : notices_of(coverage.causes())) diagnostics.notice(n);
   if (const std::string starts = coverage.ring_start_text(); !starts.empty()) diagnostics.note(starts);
 }
 

@@ -40,12 +40,20 @@ RunVerb add_coverage(CLI::App& app);
 RunVerb add_inject(CLI::App& app);
 RunVerb add_diff(CLI::App& app);
 
-// Opens the input; prints its error, or its notices (`show_notices`), and what was asked for but is not there.
+// What of a capture's notices is printed.
+enum class ShownNotices : uint8_t {
+  kNone,       // the verb has them in its output
+  kRecording,  // not what is said of code, which does not matter to the verb
+  kAll
+};
+// Those, or with -v all.
+ShownNotices shown_or_all(ShownNotices shown, const InputOptions& options);
+
+// Opens the input; prints its error, or its notices, and what was asked for but is not there.
 // `choice`: the verb decodes; without trace it cannot. Empty: the verb ends with kExitInput.
-std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics, bool show_notices,
-                                     const DecodeChoice* choice);
 std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& diagnostics,
-                                     bool show_notices = true);
+                                     ShownNotices notices = ShownNotices::kAll,
+                                     const DecodeChoice* choice = nullptr);
 
 // False for a plan, with an error: side-band records and files are the capture's own, and this verb needs them.
 bool is_recording(const Capture& capture, Diagnostics& diagnostics);

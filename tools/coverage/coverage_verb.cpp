@@ -81,7 +81,7 @@ ExitCode run_coverage(CoverageText& o) {
     diagnostics.error(tasks.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   TimeBounds time;
   if (!take_time(o.time, *capture, diagnostics, time)) return kExitUsage;
@@ -97,7 +97,7 @@ ExitCode run_coverage(CoverageText& o) {
   const bool versions = o.versions && o.format != "cobertura";
   ExecutedCode code(*capture,
                     {.uncertain = o.uncertain, .versions = versions, .time = time, .tasks = *tasks});
-  FlowFound found(o.choice, time);
+  FlowFound found(*capture, o.choice, time);
   {
     FlowWatch watch(code, found);
     ProgressBar bar(o.choice.progress, "coverage");

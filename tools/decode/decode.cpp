@@ -112,7 +112,7 @@ ExitCode run_live(const DecodeOptionsText& o, const DecodeFormat& format, const 
   request.choice.pipeline.time = selection.time;
   request.choice.pipeline.decode.cycles = o.cycles;
   request.open_whole = [&] {
-    auto capture = open_for_verb(input, diagnostics, true, &o.choice);
+    auto capture = open_for_verb(input, diagnostics, ShownNotices::kAll, &o.choice);
     if (capture) warn_of_selection(*capture, selection, diagnostics);
     return capture;
   };
@@ -149,7 +149,7 @@ ExitCode run_decode(DecodeOptionsText& o) {
                        "write the recording to a file first"});
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, options->second.time)) return kExitUsage;
   o.choice.pipeline.time = options->second.time;

@@ -105,7 +105,7 @@ ExitCode decode_shards(InputOptions input, const DecodeChoice& choice, Shards sh
     return kExitUsage;
   }
   input.capture.shards = shards;
-  const auto capture = open_for_verb(input, diagnostics, false, nullptr);
+  const auto capture = open_for_verb(input, diagnostics, ShownNotices::kNone);
   if (!capture) return kExitInput;
   auto decoders = Decoders::of(*capture, choice.pipeline.decode);
   if (!decoders) return cannot(decoders.error(), diagnostics);

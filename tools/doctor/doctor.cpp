@@ -56,7 +56,7 @@ void print_json(const std::vector<Finding>& findings, Output& out) {
 
 ExitCode run_doctor(const DoctorOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  const auto capture = open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kNone, o.input));
   if (!capture) return kExitInput;
   if (!is_recording(*capture, diagnostics)) return kExitUsage;
   const std::vector<Finding> findings = examine(*capture);

@@ -159,7 +159,7 @@ ExitCode run_inject(InjectText& o) {
     diagnostics.error({Code::kBadOption, "", Error::kNoOffset, "inject writes a file", "-o out.data"});
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   if (const auto ok = check_source(*capture); !ok) {
     diagnostics.error(ok.error());

@@ -68,11 +68,8 @@ void Coverage::count_gap(const Gap& gap, const Stream& stream) {
     error_causes_.insert(gap.code);
   }
   if (family_of(gap.code) == CodeFamily::kText) text_missing_ = true;
-  Cause& cause = cause_of(gap.code, ring_start);
-  if (cause.count++ == 0) cause.first = gap_text(*capture_, stream, gap);
-  if (gap.ip != 0 && !is_kernel_address(gap.ip)) ++cause.in_user;
+  cause_of(gap.code, ring_start).add(*capture_, stream, gap);
   const uint64_t bytes = gap.end > gap.begin ? gap.end - gap.begin : 0;
-  cause.bytes += bytes;
   lost_bytes_ += bytes;
   if (gap.code == Code::kTraceBytesMissing && !capture_->blocks)
     missing_bytes_ += bytes - std::min(bytes, bytes_within(stream, {.begin = gap.begin, .end = gap.end}));

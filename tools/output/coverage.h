@@ -17,6 +17,7 @@
 #include "arch/arch.h"
 #include "decoder/model/capture.h"
 #include "decoder/pipeline/pipeline.h"
+#include "tools/output/gap_cause.h"
 
 namespace asof {
 
@@ -32,13 +33,7 @@ class Coverage {
   // worker before.
   void add(const Chunk& chunk, uint64_t instructions);
 
-  struct Cause {
-    uint64_t count = 0;
-    uint64_t bytes = 0;    // of trace passed over
-    uint64_t time = 0;     // ns lost, as far as known
-    uint64_t in_user = 0;  // at user addresses
-    std::string first;     // place and evidence of the first one
-  };
+  using Cause = GapCause;
 
   uint64_t gaps() const { return gaps_; }
   uint64_t errors() const { return errors_; }  // gaps that are errors; losses in the recording are not

@@ -174,7 +174,8 @@ ExitCode run_packets(const PacketsOptions& o) {
   }
   DecodeChoice choice;
   choice.pipeline.cpus = selection->cpus;
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &choice);
+  const auto capture =
+      open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kRecording, o.input), &choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, selection->time)) return kExitUsage;
   warn_of_tasks(*capture, selection->tasks, diagnostics);

@@ -71,7 +71,7 @@ ExitCode run_plan(const PlanOptions& o) {
                    "an archive is unpacked anew by each process", "asof unpack it, and plan what is in it"});
   }
   const DecodeChoice decodes;
-  const auto capture = open_for_verb(o.input, diagnostics, true, &decodes);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &decodes);
   if (!capture) return kExitInput;
   const uint64_t bytes = trace_bytes(capture->streams), size = o.shard_megabytes << 20;
   const auto shards =

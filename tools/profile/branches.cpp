@@ -85,7 +85,7 @@ ExitCode run_branches(BranchesText& o) {
     return kExitUsage;
   }
   WantedBranches wanted{.tasks = std::move(*tasks), .base = *base};
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   if (!take_time(o.time, *capture, diagnostics, wanted.time)) return kExitUsage;
   o.choice.pipeline.time = wanted.time;
@@ -96,7 +96,7 @@ ExitCode run_branches(BranchesText& o) {
   }
   warn_of_dsos(*capture, split_list(o.dsos), diagnostics);
   warn_of_tasks(*capture, wanted.tasks, diagnostics);
-  FlowFound found(o.choice, wanted.time);
+  FlowFound found(*capture, o.choice, wanted.time);
   const auto any = write_branches(o, *capture, wanted, *out, found);
   if (!any) {
     diagnostics.error(any.error());

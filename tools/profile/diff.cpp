@@ -45,11 +45,11 @@ Result<Costs> functions_of(const Capture& capture, TimeBounds time, const DiffTe
   options.time = time;
   FunctionCosts costs(capture, time);
   ProgressBar bar(o.choice.progress, "diff");
-  FlowFound found(o.choice, time);
+  FlowFound found(capture, o.choice, time);
   FlowWatch watch(costs, found);
   const auto done = run_pipeline(capture, options, ChunkOrder::kByStream, watch, bar.callback());
   if (!done) return std::unexpected(done.error());
-  status = std::max(status, found.status(diagnostics));
+  status = std::max(status, found.status(diagnostics, capture.path));
   return costs.costs();
 }
 
@@ -61,12 +61,13 @@ Result<Costs> stacks_of(const Capture& capture, TimeBounds time, const DiffText&
   options.thread_tracks = !has_cpu_streams(capture);
   options.cpu_tracks = !options.thread_tracks;
   options.counted = time;
-  FlowErrors errors(o.choice, time);
+  FlowErrors errors(capture, o.choice, time);
   errors.watch(options);
   FoldedStacks stacks({.untraced = false, .time = time});
   ProgressBar bar(o.choice.progress, "diff");
   const auto summary = run_timeline(capture, options, stacks, bar.callback());
   if (!summary) return std::unexpected(summary.error());
+  errors.tell(diagnostics, capture.path);
   status = std::max(status, errors.judge(exit_code_for(*summary), diagnostics));
   if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
   const bool has_time = summary->clock == TimelineSummary::Clock::kNanoseconds;
@@ -205,14 +206,14 @@ ExitCode run_diff(DiffText& o) {
   }
   o.times.resize(2, o.times.empty() ? std::string() : o.times.front());
   o.input.input = o.first;
-  auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   ExitCode status = kExitOk;
   const auto a = measure(*capture, o.times[0], o, diagnostics, status);
   if (!a) return status;
   if (!one) {
     o.input.input = o.second;
-    capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+    capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
     if (!capture) return kExitInput;
   }
   const auto b = measure(*capture, o.times[1], o, diagnostics, status);

@@ -32,7 +32,7 @@ ExitCode run_stacks(StacksText& o) {
     diagnostics.error(tasks.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   warn_of_tasks(*capture, *tasks, diagnostics);
   if (timeline_clock(*capture) == TimelineSummary::Clock::kInstructions && o.weight == "ns") {
@@ -55,7 +55,7 @@ ExitCode run_stacks(StacksText& o) {
     diagnostics.error(out.error());
     return kExitInput;
   }
-  FlowErrors errors(o.choice, time);
+  FlowErrors errors(*capture, o.choice, time);
   errors.watch(options);
   FoldedStacks stacks({.tracks = o.by != "all", .versions = o.versions, .time = time, .source = o.source});
   Result<TimelineSummary> summary;
@@ -79,6 +79,7 @@ ExitCode run_stacks(StacksText& o) {
   for (const Notice& n : stacks.take_notices()) diagnostics.notice(n);
   if (tasks->any() && stacks.empty() && !interrupted()) warn_of_idle_tasks(*tasks, diagnostics);
   if (const std::string note = stacks.shallow_note(); !note.empty()) diagnostics.note(note);
+  errors.tell(diagnostics);
   return errors.judge(exit_code_for(*summary), diagnostics);
 }
 

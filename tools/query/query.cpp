@@ -157,14 +157,15 @@ ExitCode query_capture(const QueryText& o, const QueryFacts& facts, Diagnostics&
     for (const Notice& n : found->facts.notices) diagnostics.notice(n);
     return answer(found->database.get(), o, static_cast<ExitCode>(found->facts.status), {}, diagnostics);
   }
-  FlowErrors errors(o.choice, options.pipeline.time);
+  FlowErrors errors(*capture, o.choice, options.pipeline.time);
   errors.watch(options);
   cache.begin_decoding();
-  const auto tables = decode_tables(*capture, options, cache.wanted(), o.output, o.choice.progress);
+  auto tables = decode_tables(*capture, options, cache.wanted(), o.output, o.choice.progress);
   if (!tables) {
     diagnostics.error(tables.error());
     return kExitInput;
   }
+  std::ranges::move(errors.notices(), std::back_inserter(tables->notices));
   for (const Notice& n : tables->notices) diagnostics.notice(n);
   cache.keep(*tables, diagnostics);
   return answer(tables->sink->database(), o, errors.judge(tables->status, diagnostics), {}, diagnostics);

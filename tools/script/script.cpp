@@ -147,7 +147,7 @@ ExitCode run_script(ScriptChoice& o) {
     diagnostics.error(!format ? format.error() : selection.error());
     return kExitUsage;
   }
-  auto capture = open_for_verb(o.input, diagnostics, true, format->trace ? &o.choice : nullptr);
+  auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, format->trace ? &o.choice : nullptr);
   if (!capture) return kExitInput;
   // Sync points of other machines are no event of perf's.
   ScriptFormat shown = *format;

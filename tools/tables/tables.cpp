@@ -190,28 +190,33 @@ std::string list_text() {
 }
 
 // The tables of `facts`, and sums of calls. A block stream may have them already; then the rest takes a pass of its own,
-// unless single calls are wanted.
+// unless single calls are wanted. `met`: what `options` takes note of.
 Result<DecodedTables> decode_sums(const Capture& capture, const TimelineOptions& options,
-                                  const QueryFacts& facts, const DecodeChoice& choice) {
+                                  const QueryFacts& facts, const DecodeChoice& choice,
+                                  const FlowErrors& met) {
   const TimeBounds time = options.pipeline.time;
   const bool all = time.lo == kTimeMin && time.hi == kTimeMax && !options.detail && facts.complete &&
                    !facts.names.contains("calls") && !facts.names.contains("call");
   CallTotals totals;
   CallsBeside beside{.sink = &totals};
   ExitCode status = kExitOk;
+  std::vector<Notice> met_by_calls;
   if (all && capture.blocks && capture.blocks->has_calls()) {
     ProgressBar bar(choice.progress, "calls");
     TimelineOptions calls = options;  // that meets the errors that the rest meets
-    FlowErrors errors(choice, time);
+    FlowErrors errors(capture, choice, time);
     errors.watch(calls);
     const auto summary = run_timeline(capture, calls, totals, bar.callback());
     if (!summary) return std::unexpected(summary.error());
     status = errors.judge(exit_code_for(*summary));
+    met_by_calls = errors.notices();
     beside = {.told = [&totals](SqliteSink& sink) { totals.tell(sink); }};
   }
   auto decoded = decode_tables(capture, options, facts, {}, choice.progress, beside);
   if (!decoded) return decoded;
   if (decoded->status == kExitOk) decoded->status = status;
+  // The rest may be tables that need no flow.
+  if (met.notices().empty()) std::ranges::move(met_by_calls, std::back_inserter(decoded->notices));
   if (const auto written = write_sums(totals, decoded->sink->database()); !written)
     return std::unexpected(written.error());
   return decoded;
@@ -257,12 +262,13 @@ ExitCode run_tables(TablesOptions& o) {
   }
   if (!take_time(o.time, *capture, diagnostics, options.pipeline.time)) return kExitUsage;
   options.detail_time = options.pipeline.time;
-  FlowErrors errors(o.choice, options.pipeline.time);
+  FlowErrors errors(*capture, o.choice, options.pipeline.time);
   errors.watch(options);
-  const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice)
+  const auto decoded = sums ? decode_sums(*capture, options, facts, o.choice, errors)
                             : decode_tables(*capture, options, facts, {}, o.choice.progress, {.part = part});
   if (!decoded) return cannot(decoded.error(), kExitInput);
   for (const Notice& n : decoded->notices) diagnostics.notice(n);
+  errors.tell(diagnostics);
   uint64_t rows = 0;
   for (const LakeTable* t : *tables) {
     TableWriter writer(*t, o.output, part);

@@ -195,10 +195,10 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
   }
 }
 
-// Files that could not be read: what is unknown may be in them.
-void warn_of_files(const Capture& capture, Diagnostics& diagnostics) {
+// What is unknown may be in what could not be read. Lost trace does not matter here.
+void warn_of_damage(const Capture& capture, Diagnostics& diagnostics) {
   for (const Notice& n : capture.notices) {
-    if (n.severity == Notice::Severity::kError && family_of(n.code) == CodeFamily::kFile)
+    if (n.severity == Notice::Severity::kError && family_of(n.code) != CodeFamily::kText)
       diagnostics.notice(n);
   }
 }
@@ -211,9 +211,9 @@ ExitCode run_text(TextOptions o, bool input_given) {
     diagnostics.error(asked.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  const auto capture = open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kNone, o.input));
   if (!capture) return kExitInput;
-  if (o.input.verbose <= 0) warn_of_files(*capture, diagnostics);
+  if (o.input.verbose <= 0) warn_of_damage(*capture, diagnostics);
   std::vector<Space> spaces;
   if (o.pid) {
     spaces = spaces_of(*capture, *o.pid);

@@ -266,6 +266,7 @@ ExitCode write_table(const Capture& capture, const TimelineText& o, const Timeli
     diagnostics.error(summary.error());
     return kExitInput;
   }
+  errors.tell(diagnostics);
   diagnostics.note(fmt::format("{}: {}, {}", o.output, format_plural(summary->slices, "slice", "slices"),
                                format_plural(summary->gaps, "gap", "gaps")));
   if (summary->slices == 0) warn_of_idle(o, diagnostics);
@@ -311,7 +312,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
                        "leave out --pid, --tid and --comm"});
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   if (o.part) {
     if (const auto ok = check_call_shard(*capture, o.time); !ok) {
@@ -323,7 +324,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   options.detail_time = options.pipeline.time;
   warn_of_tasks(*capture, o.wanted, diagnostics);
   choose_threads(o.wanted, *capture, options);
-  FlowErrors errors(o.choice, options.pipeline.time);
+  FlowErrors errors(*capture, o.choice, options.pipeline.time);
   errors.watch(options);
   if (o.format == "sqlite" || is_rows(o.format))
     return write_table(*capture, o, options, errors, diagnostics);
@@ -378,6 +379,7 @@ ExitCode run_timeline_verb(TimelineText& o) {
   if (o.gzip) packed.finish();
   if (!flush_output(*out, diagnostics)) return kExitInput;
   for (const Notice& n : notices) diagnostics.notice(n);
+  errors.tell(diagnostics);
   report_result(*timeline, o, diagnostics);
   if (timeline->slices.empty()) warn_of_idle(o, diagnostics);
   return errors.judge(exit_code_for(timeline->summary), diagnostics);

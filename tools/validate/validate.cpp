@@ -86,7 +86,8 @@ ExitCode run_validate(ValidateOptions& o) {
     diagnostics.error(cpus.error());
     return kExitInput;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, false, o.truth.empty() ? &o.choice : nullptr);
+  const auto capture =
+      open_for_verb(o.input, diagnostics, ShownNotices::kRecording, o.truth.empty() ? &o.choice : nullptr);
   if (!capture) return kExitInput;
   const HealthInput health = health_input(*capture);
   const LiveEvents events(*capture, health.side);

@@ -106,7 +106,7 @@ struct DigestOptions {
 ExitCode run_digest(DigestOptions& o) {
   Diagnostics diagnostics = o.input.diagnostics();
   if (!finish_choice(o.choice, diagnostics)) return kExitUsage;
-  const auto capture = open_for_verb(o.input, diagnostics, true, &o.choice);
+  const auto capture = open_for_verb(o.input, diagnostics, ShownNotices::kAll, &o.choice);
   if (!capture) return kExitInput;
   auto out = Output::open("-");
   if (!out) return kExitInput;

@@ -142,7 +142,7 @@ ExitCode run_events(const EventsOptions& o) {
     diagnostics.error(filter.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0);
+  const auto capture = open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kRecording, o.input));
   if (!capture) return kExitInput;
   if (!is_recording(*capture, diagnostics)) return kExitUsage;
   if (!capture->perf) {

@@ -187,12 +187,10 @@ void print_json(const Capture& c, ReportConsumer& consumer, const ReportOptions&
     out.write(JsonLine("ring_start").number("count", starts.count).number("bytes", starts.bytes).end());
   for (const Notice& n : c.notices) {
     if (n.severity == Notice::Severity::kInfo) continue;
-    out.write(JsonLine("notice")
-                  .text("code", code_text(n.code))
-                  .text("where", n.where)
-                  .text("reason", n.reason)
-                  .number("count", n.count)
-                  .end());
+    JsonLine line("notice");
+    line.text("code", code_text(n.code)).text("where", n.where);
+    if (n.offset != Error::kNoOffset) line.number("offset", n.offset);
+    out.write(line.text("reason", n.reason).number("count", n.count).end());
   }
   out.write(
       JsonLine("coverage")
@@ -218,7 +216,8 @@ ExitCode run_report(ReportOptions& o) {
                                      "leave out --pid, --tid and --comm"});
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, o.input.verbose > 0, &o.choice);
+  const auto capture =
+      open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kNone, o.input), &o.choice);
   if (!capture) return kExitInput;
   warn_of_tasks(*capture, *tasks, diagnostics);
   if (!take_time(o.time, *capture, diagnostics, o.choice.pipeline.time)) return kExitUsage;

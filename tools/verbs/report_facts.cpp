@@ -133,8 +133,9 @@ void print_causes(const Capture& c, const Coverage& coverage, Output& out) {
   if (!by_code.empty()) out.write("notices about the input:\n");
   for (const auto& [code, entry] : by_code) {
     const auto& [first, count] = entry;
+    const std::string place = place_text(first->where, first->offset);
     put_line(out, fmt::format("  {} {}: first {}{}{}", code_text(code), format_plural(count, "time", "times"),
-                              first->where, first->where.empty() ? "" : ": ", first->reason));
+                              place, place.empty() ? "" : ": ", first->reason));
     if (!first->hint.empty()) put_line(out, "    remedy: " + first->hint);
   }
 }
