@@ -18,9 +18,13 @@ struct Sample {
   bool is_plan = false;
 };
 
-// One to four of: bits flipped, bytes or numbers overwritten, parts removed, repeated, inserted, the end cut off. Returns
-// what was done.
-std::string damage(std::map<std::string, std::vector<uint8_t>>& files, test::SimRandom& random);
+struct Damage {
+  std::string done;
+  bool must_be_told = false;  // all of it is that a file was cut whose format says how long it is
+};
+
+// One to four of: bits flipped, bytes or numbers overwritten, parts removed, repeated, inserted, the end cut off.
+Damage damage(std::map<std::string, std::vector<uint8_t>>& files, test::SimRandom& random);
 
 struct Usage {
   int status = 0;     // negative: ended by that signal
@@ -39,7 +43,7 @@ Usage run_program(const std::vector<std::string>& arguments, const std::filesyst
                   const Limits& limits);
 
 // What is wrong with how a run in `folder` ended; empty: nothing.
-std::string fault_of(const Usage& usage, const std::filesystem::path& folder);
+std::string fault_of(const Usage& usage, const Damage& damage, const std::filesystem::path& folder);
 
 // Arguments of each verb and format. IN: the capture, OUT: a file or folder that is to be written, DIR: its folder.
 const std::vector<std::string>& damage_commands();

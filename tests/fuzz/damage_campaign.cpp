@@ -109,15 +109,15 @@ void Campaign::made_by_asof() {
     samples_.push_back({std::string(name) + " packed", "made", files_of(out), false});
     make({"decode", "-q", "-i", capture, "--format", "blocks", "-o", out});
     samples_.push_back({std::string(name) + " as blocks", "made", files_of(out), false});
-    fs::copy_file(fs::path(capture) / "data", work_ / "perf.data", fs::copy_options::overwrite_existing);
-    const std::string kcore = fs::path(capture) / "kcore_dir" / "kcore", plan = work_ / "plan";
-    make({"plan", "-q", "--kcore", kcore, "-o", plan, work_ / "perf.data"});
+    const fs::path folder = work_ / "planned";  // then it is gone: damaged copies find their own trace
+    fs::create_directory(folder);
+    fs::copy_file(fs::path(capture) / "data", folder / "perf.data");
+    const std::string kcore = fs::path(capture) / "kcore_dir" / "kcore", plan = folder / "plan";
+    make({"plan", "-q", "--kcore", kcore, "-o", plan, folder / "perf.data"});
     for (const char* shard : {"0/2", "1/2"})
       make({"decode", "-q", "--plan", plan, "--shard", shard, "-o", plan + "/parts"});
-    auto files = files_of(plan);
-    files["perf.data"] = test::read_bytes(work_ / "perf.data");
-    samples_.push_back({std::string(name) + " planned", "", std::move(files), true});
-    fs::remove_all(plan);
+    samples_.push_back({std::string(name) + " planned", "plan", files_of(folder), true});
+    fs::remove_all(folder);
   }
 }
 
@@ -165,8 +165,10 @@ void Campaign::run(uint64_t number) {
   std::string command = commands[random.below(commands.size())];
   if (sample.is_plan && random.chance(50))
     command =
-        random.chance(50) ? "merge IN DIR/in/parts -o OUT" : "decode --plan IN --shard 1/3 -o DIR/parts";
-  const std::string done = damage(sample.files, random);
+        random.chance(50) ? "merge IN DIR/in/plan/parts -o OUT" : "decode --plan IN --shard 1/3 -o DIR/parts";
+  Damage damaged = damage(sample.files, random);
+  if (sample.is_plan)
+    damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
   const fs::path folder = work_ / "run", input = folder / "in";
   fs::remove_all(folder);
   for (const auto& [name, bytes] : sample.files) {
@@ -177,8 +179,8 @@ void Campaign::run(uint64_t number) {
       arguments_for(command, sample.argument.empty() ? input : input / sample.argument, folder);
   fs::create_directories(folder / "tmp");
   const Usage usage = run_program(arguments, folder, options_.limits);
-  const std::string what = fault_of(usage, folder);
-  if (!what.empty()) finding(number, what + " (" + sample.name + ")", arguments, done);
+  const std::string what = fault_of(usage, damaged, folder);
+  if (!what.empty()) finding(number, what + " (" + sample.name + ")", arguments, damaged.done);
   Outcomes& o = verbs_[command.substr(0, command.find(' '))];
   ++o.by_status[usage.status];
   if (usage.cpu > o.most_cpu) o.most_cpu = usage.cpu, o.slowest = number;
