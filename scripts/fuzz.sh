@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# run [SECONDS [TARGET...]] | smoke | minimize [TARGET...]: the fuzzers in tests/fuzz, built by preset `fuzz`.
+# run [SECONDS [TARGET...]] | smoke | minimize [TARGET...] | coverage [RUNS [TARGET...]]: the fuzzers in tests/fuzz, built by preset `fuzz`.
 #   run       each for so many seconds (60), from its corpus; findings are in build/fuzz/findings
 #   smoke     each over 20,000 inputs, the same ones every time
 #   minimize  keeps of what was found so far the fewest and smallest inputs that reach the same code, as the corpus
+#   coverage  which code random changes of the corpora reach, by folder: so many (1,000) of each target
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-seeds=build/fuzz/seeds corpora=build/fuzz/corpora findings=build/fuzz/findings
+seeds=build/fuzz/seeds corpora=build/fuzz/corpora findings=build/fuzz/findings reached=build/fuzz/reached
 most_corpus=150000 # bytes, packed
 say() { printf '== %s\n' "$*"; }
 
@@ -101,7 +102,34 @@ minimize() {
   done
 }
 
+# Lines of "FILE:LINE:COLUMN TARGETS", by how many targets it was reached, of the project's own code.
+reached_lines() {
+  local counts
+  counts=$(mktemp)
+  paste -d ' ' $reached/* | awk '{ n = 0; for (i = 2; i <= NF; i += 2) n += $i; print $1, n }' >"$counts"
+  cut -d ' ' -f 1 "$counts" | llvm-symbolizer-19 -e build/fuzz/tests/fuzz/random_changes --functions=none --no-inlines | grep . |
+    paste -d ' ' - <(cut -d ' ' -f 2 "$counts") | sed -n "s|^$PWD/||p" | grep -E '^(arch|decoder|textstore|tools)/'
+  rm "$counts"
+}
+
+coverage() {
+  local runs=${1:-1000} target
+  shift || true
+  cmake --preset fuzz -DASOF_TESTS=ON >build/fuzz.configure.log 2>&1 || { cat build/fuzz.configure.log; exit 1; }
+  cmake --build build/fuzz --target random_changes
+  rm -rf $reached
+  mkdir -p $reached
+  [ $# -gt 0 ] || for target in tests/fuzz/*_fuzz.cpp; do set -- "$@" "$(basename "$target" _fuzz.cpp)"; done
+  for target; do
+    LSAN_OPTIONS=suppressions=tests/lsan.supp build/fuzz/tests/fuzz/random_changes --target "$target" --runs "$runs" --coverage "$reached/$target"
+  done
+  say "edges that were reached, of all: by folder"
+  reached_lines | awk '{ split($1, at, "/"); folder = at[1] "/" at[2]; ++all[folder]; ++sum; if ($2 > 0) { ++hit[folder]; ++hits } }
+    END { for (f in all) printf "%-24s %7d %7d  %3d %%\n", f, hit[f], all[f], 100 * hit[f] / all[f] | "sort"; close("sort")
+          printf "%-24s %7d %7d  %3d %%\n", "all", hits, sum, 100 * hits / sum }'
+}
+
 case "${1:-}" in
-  run|smoke|minimize) "$@" ;;
-  *) echo "usage: scripts/fuzz.sh run [SECONDS [TARGET...]] | smoke | minimize [TARGET...]" >&2; exit 1 ;;
+  run|smoke|minimize|coverage) "$@" ;;
+  *) echo "usage: scripts/fuzz.sh run [SECONDS [TARGET...]] | smoke | minimize [TARGET...] | coverage [RUNS [TARGET...]]" >&2; exit 1 ;;
 esac

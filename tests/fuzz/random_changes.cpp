@@ -13,6 +13,7 @@
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/damage.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/reached_code.h"
 #include "tests/support/perf_data_writer.h"
 
 namespace asof::fuzz {
@@ -132,7 +133,9 @@ void run(const Target& target, uint64_t first, uint64_t runs) {
     const auto copy = std::make_unique<uint8_t[]>(running.input.size());
     std::ranges::copy(running.input, copy.get());
     target.run({copy.get(), running.input.size()});
+    if (running.number % 128 == 0) note_reached_code();
   }
+  note_reached_code();
   fmt::print("{} {}\n", target.name, runs);
   std::fflush(stdout);
 }
@@ -143,6 +146,7 @@ void run(const Target& target, uint64_t first, uint64_t runs) {
 int main(int argc, char** argv) {
   using namespace asof::fuzz;
   std::vector<std::string> names;
+  std::string coverage;
   uint64_t runs = 100, first = 0;
   CLI::App app("runs fuzz targets on random changes of their corpora");
   app.add_option("--target", names, "default: all");
@@ -150,10 +154,16 @@ int main(int argc, char** argv) {
   app.add_option("--first", first, "number of the first");
   app.add_option("--keep", running.keep, "folder for the input of a run that ends by a signal")
       ->check(CLI::ExistingDirectory);
+  app.add_option("--coverage", coverage, "file for what code was reached (scripts/fuzz.sh coverage)");
   CLI11_PARSE(app, argc, argv);
+  if (!coverage.empty() && !counts_reached_code()) {
+    fmt::print(stderr, "this build does not count what code is reached: preset fuzz\n");
+    return 1;
+  }
   for (const int number : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS}) std::signal(number, on_signal);
   for (const Target& t : targets()) {
     if (names.empty() || std::ranges::find(names, t.name) != names.end()) run(t, first, runs);
   }
+  if (!coverage.empty()) write_reached_code(coverage);
   return 0;
 }
