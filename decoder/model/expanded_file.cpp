@@ -1,20 +1,13 @@
 #include "decoder/model/expanded_file.h"
 
-#include <archive.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
+#include "decoder/io/packed_stream.h"
 
 namespace asof {
-namespace {
-
-struct Closer {
-  void operator()(archive* a) const { archive_read_free(a); }
-};
-
-}  // namespace
 
 bool is_compressed_name(const std::string& path) {
   return path.ends_with(".xz") || path.ends_with(".zst") || path.ends_with(".gz");
@@ -26,23 +19,15 @@ std::shared_ptr<const std::vector<uint8_t>> expand_file(const std::string& path,
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
   FilesRead::note(path, status);
-  const std::unique_ptr<archive, Closer> in(archive_read_new());
-  archive_entry* entry = nullptr;
-  if (!in || archive_read_support_filter_xz(in.get()) != ARCHIVE_OK ||
-      archive_read_support_filter_zstd(in.get()) != ARCHIVE_OK ||
-      archive_read_support_filter_gzip(in.get()) != ARCHIVE_OK ||
-      archive_read_support_format_raw(in.get()) != ARCHIVE_OK ||
-      archive_read_open_fd(in.get(), file.get(), kBlock) != ARCHIVE_OK ||
-      archive_read_next_header(in.get(), &entry) != ARCHIVE_OK)
-    return nullptr;
+  PackedStream in(file.get());
   auto out = std::make_shared<std::vector<uint8_t>>();
   while (true) {
     const size_t size = out->size();
     out->resize(size + kBlock);
-    const la_ssize_t n = archive_read_data(in.get(), out->data() + size, kBlock);
-    if (n < 0 || size + static_cast<uint64_t>(n) > limit) return nullptr;
-    out->resize(size + static_cast<size_t>(n));
-    if (n == 0) return out;
+    const auto n = in.read(std::span(*out).subspan(size));
+    if (!n || size + *n > limit) return nullptr;
+    out->resize(size + *n);
+    if (*n == 0) return out;
   }
 }
 

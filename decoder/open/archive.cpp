@@ -16,12 +16,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "decoder/io/files_read.h"
+#include "decoder/io/packed_stream.h"
 
 namespace asof {
 namespace {
@@ -111,14 +113,17 @@ class Unpacker {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) FilesRead::note(path_, status);
     most_bytes_ = kAlways + kPerPackedByte * static_cast<uint64_t>(status.st_size);
+    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0)
+      return fail(Code::kCannotReadInput, path_, Error::kNoOffset,
+                  fmt::format("cannot read: {}", std::strerror(errno)));
+    stream_.emplace(file.get());
     const Reader reader(archive_read_new());
     archive* const a = reader.get();
     if (a == nullptr) throw std::bad_alloc();
-    for (const auto support : {archive_read_support_format_tar, archive_read_support_filter_zstd,
-                               archive_read_support_filter_gzip, archive_read_support_filter_xz}) {
-      if (support(a) < ARCHIVE_WARN) return damaged(a);
-    }
-    if (archive_read_open_filename(a, path_.c_str(), 1U << 16U) != ARCHIVE_OK) return damaged(a);
+    if (archive_read_support_format_tar(a) < ARCHIVE_WARN ||
+        archive_read_open(a, this, nullptr, read_block, nullptr) != ARCHIVE_OK)
+      return damaged(a);
     // One of its own libarchive uses unseen where there is no memory for it.
     const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new2(a),
                                                                               &archive_entry_free);
@@ -128,7 +133,10 @@ class Unpacker {
       if (r == ARCHIVE_EOF && count == 0)
         return fail(Code::kBadArchive, path_, 0, "the archive is cut or damaged: it is empty",
                     "copy it again");
-      if (r == ARCHIVE_EOF) return make_links();
+      if (r == ARCHIVE_EOF) {
+        if (const auto ended = read_to_end(); !ended) return ended;
+        return make_links();
+      }
       if (r < ARCHIVE_WARN) return damaged(a);
       if (count == kMostEntries) return refused("more entries than a capture has");
       if (const auto done = unpack(a, *entry); !done) return done;
@@ -136,9 +144,28 @@ class Unpacker {
   }
 
  private:
+  static la_ssize_t read_block(archive* a, void* self, const void** bytes) {
+    auto& own = *static_cast<Unpacker*>(self);
+    const auto n = own.stream_->read(own.block_);
+    *bytes = own.block_.data();
+    if (n) return static_cast<la_ssize_t>(*n);
+    archive_set_error(a, own.stream_->fault().number, "%s", own.stream_->fault().reason.c_str());
+    return ARCHIVE_FATAL;
+  }
+  // Behind the tar: only there the checksum of all that is in front of it is known to be right.
+  Result<void> read_to_end() {
+    for (uint64_t bytes = 0; bytes <= most_bytes_;) {
+      const auto n = stream_->read(block_);
+      if (!n) return damaged(stream_->fault().number, stream_->fault().reason.c_str());
+      if (*n == 0) return {};
+      bytes += *n;
+    }
+    return refused("far more bytes follow than such an archive can hold");
+  }
   std::unexpected<Error> damaged(archive* a) const {
-    const char* const said = archive_error_string(a);
-    const int error = archive_errno(a);
+    return damaged(archive_errno(a), archive_error_string(a));
+  }
+  std::unexpected<Error> damaged(int error, const char* said) const {
     // Of damage it says what it is.
     if (error == ENOMEM || said == nullptr || is_out_of_memory(said))
       return fail(Code::kNoResources, path_, Error::kNoOffset, "the system refused memory to unpack it",
@@ -149,7 +176,7 @@ class Unpacker {
     if (error == EIO || error == EMFILE || error == ENFILE || error == EACCES || error == ENOENT)
       return fail(Code::kCannotReadInput, path_, Error::kNoOffset,
                   fmt::format("cannot read: {}", std::strerror(error)));
-    return fail(Code::kBadArchive, path_, static_cast<uint64_t>(archive_filter_bytes(a, -1)),
+    return fail(Code::kBadArchive, path_, stream_->file_offset(),
                 fmt::format("the archive is cut or damaged: {}", said), "copy it again");
   }
   std::unexpected<Error> refused(const std::string& reason) const {
@@ -257,6 +284,8 @@ class Unpacker {
 
   const std::string& path_;
   const std::string& to_;
+  std::optional<PackedStream> stream_;
+  std::vector<uint8_t> block_ = std::vector<uint8_t>(64 << 10);
   std::set<std::string> names_, folders_;
   std::vector<std::pair<fs::path, std::string>> links_;
   uint64_t bytes_ = 0, sizes_ = 0, most_bytes_ = 0;

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "tools/output/output.h"
 #include "tools/output/unfinished_file.h"
 #include "tools/verbs/pack_list.h"
+#include "tools/verbs/zstd_file.h"
 
 namespace asof {
 namespace {
@@ -38,14 +40,16 @@ class Packer {
     // Names are bytes, whatever the locale is.
     archive_write_set_options(p->archive_, "pax:hdrcharset=BINARY");
     if (path.ends_with(".zst") || path.ends_with(".tzst")) {
-      archive_write_add_filter_zstd(p->archive_);
+      p->zstd_.emplace(fd);
     } else if (path.ends_with(".gz") || path.ends_with(".tgz")) {
       archive_write_add_filter_gzip(p->archive_);
       archive_write_set_options(p->archive_, "gzip:!timestamp");
     } else if (path.ends_with(".xz") || path.ends_with(".txz")) {
       archive_write_add_filter_xz(p->archive_);
     }
-    if (archive_write_open_fd(p->archive_, fd) != ARCHIVE_OK) return std::unexpected(p->error());
+    const int opened = p->zstd_ ? archive_write_open(p->archive_, p.get(), nullptr, on_write, on_close)
+                                : archive_write_open_fd(p->archive_, fd);
+    if (opened != ARCHIVE_OK) return std::unexpected(p->error());
     return p;
   }
   ~Packer() { archive_write_free(archive_); }
@@ -70,6 +74,19 @@ class Packer {
 
  private:
   explicit Packer(std::string path) : path_(std::move(path)), archive_(archive_write_new()) {}
+
+  // Of libarchive, where zstd_ takes what it writes.
+  static la_ssize_t on_write(archive* a, void* self, const void* bytes, size_t size) {
+    const bool done = static_cast<Packer*>(self)->zstd_->write({static_cast<const char*>(bytes), size});
+    return done ? static_cast<la_ssize_t>(size) : failed(a);
+  }
+  static int on_close(archive* a, void* self) {
+    return static_cast<Packer*>(self)->zstd_->finish() ? ARCHIVE_OK : failed(a);
+  }
+  static int failed(archive* a) {
+    archive_set_error(a, errno, "cannot be written: %s", std::strerror(errno));
+    return ARCHIVE_FATAL;
+  }
 
   Error error() const {
     const char* const said = archive_error_string(archive_);
@@ -103,6 +120,7 @@ class Packer {
   }
 
   std::string path_;
+  std::optional<ZstdFile> zstd_;
   archive* archive_;
 };
 

@@ -26,6 +26,15 @@ std::string packed(const TempDir& dir, const char* program, const char* suffix) 
   return path + suffix;
 }
 
+// One bit of the byte that so many bytes from the end begins, of the file's checksum.
+void change_byte(const std::string& path, int back) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(-back, std::ios::end);
+  const char was = static_cast<char>(file.get());
+  file.seekp(-back, std::ios::end);
+  file.put(static_cast<char>(was ^ 1));
+}
+
 TEST(ExpandedFile, SameBytesAsBefore) {
   for (const auto& [program, suffix] : {std::pair{"xz", ".xz"}, {"zstd", ".zst"}, {"gzip", ".gz"}}) {
     const TempDir dir;
@@ -42,6 +51,12 @@ TEST(ExpandedFile, SameBytesAsBefore) {
     for (size_t i = 0; i < kSize; ++i) ASSERT_EQ((*bytes)[i], static_cast<uint8_t>(i * i >> 7)) << i;
     EXPECT_NE(expand_file(path, kSize), nullptr);
     EXPECT_EQ(expand_file(path, kSize - 1), nullptr) << "bounded";
+    for (int back = 1; back <= 4; ++back) {
+      change_byte(path, back);
+      EXPECT_EQ(expand_file(path), nullptr) << "the checksum is another: " << back;
+      change_byte(path, back);
+    }
+    EXPECT_NE(expand_file(path), nullptr);
     std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
     EXPECT_EQ(expand_file(path), nullptr) << "cut off";
   }

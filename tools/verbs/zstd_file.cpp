@@ -1,0 +1,37 @@
+#include "tools/verbs/zstd_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace asof {
+namespace {
+
+bool write_all(int fd, std::span<const char> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool ZstdFile::compress(std::span<const char> bytes, ZSTD_EndDirective how) {
+  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  for (size_t left = 1; left != 0 || in.pos < in.size;) {
+    ZSTD_outBuffer out{room_.data(), room_.size(), 0};
+    left = context_ ? ZSTD_compressStream2(context_.get(), &out, &in, how) : 0;
+    if (!context_ || ZSTD_isError(left) != 0) {  // nothing else can fail
+      errno = ENOMEM;
+      return false;
+    }
+    if (!write_all(fd_, {room_.data(), out.pos})) return false;
+    if (how == ZSTD_e_continue && in.pos == in.size) break;
+  }
+  return true;
+}
+
+}  // namespace asof
