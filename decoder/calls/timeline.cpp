@@ -299,7 +299,10 @@ bool TimelineConsumer::whole(size_t stream, FlowOps& chunk, size_t at) {
   Gap gap;
   gap.time.lo = chunk.ops[at].time;
   gap.code = Code::kBadBlockStream;
-  gap.reason = "a record of calls is not of the flow record before it";
+  const auto damaged = std::ranges::find(ops.gaps, Code::kBadBlockStream, &Gap::code);
+  gap.reason =
+      damaged != ops.gaps.end() ? damaged->reason : "a record of calls is not of the flow record before it";
+  if (on_gap_) on_gap_(gap, capture_.streams[stream]);
   chunk.ops[at].kind = FlowOp::Kind::kGap;
   chunk.ops[at].item = static_cast<uint32_t>(chunk.gaps.size());
   chunk.gaps.push_back(std::move(gap));

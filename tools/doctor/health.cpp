@@ -98,9 +98,10 @@ bool LaterCode::was_empty(Addr addr) const {
 void check_damage(const HealthInput& in, std::vector<Finding>& out) {
   if (const auto cut = std::ranges::find(in.capture.notices, Code::kFileCut, &Notice::code);
       cut != in.capture.notices.end()) {
-    out.push_back({Verdict::kBad, "file",
-                   "a file beside the recording ends early: its code or symbols are missing",
-                   fmt::format("{}: {}", place_text(cut->where, cut->offset), cut->reason), cut->hint});
+    out.push_back(
+        {Verdict::kBad, "file", "a file beside the recording ends early: its code or symbols are missing",
+         fmt::format("{} {}: {}", code_text(cut->code), place_text(cut->where, cut->offset), cut->reason),
+         cut->hint});
   }
   uint64_t count = 0;
   const Notice* first = nullptr;

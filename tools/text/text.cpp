@@ -198,8 +198,8 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
 // What is unknown may be in what could not be read. Lost trace does not matter here.
 void warn_of_damage(const Capture& capture, Diagnostics& diagnostics) {
   for (const Notice& n : capture.notices) {
-    if (n.severity == Notice::Severity::kError && family_of(n.code) != CodeFamily::kText)
-      diagnostics.notice(n);
+    const CodeFamily family = family_of(n.code);
+    if (family != CodeFamily::kText && family != CodeFamily::kLost) diagnostics.notice(n);
   }
 }
 

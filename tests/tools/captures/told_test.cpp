@@ -122,6 +122,42 @@ TEST_F(Told, ByTheSecondQueryAsByTheFirst) {
   EXPECT_FALSE(says(other, "E-TEXT-001 454 times, first: ")) << other.err;
 }
 
+// One bit of a file that is changed, at many places: `asof` and the verb, of which standard output must be the same where
+// nothing is told.
+void expect_told_or_the_same(const fs::path& file, const std::string& verb) {
+  const auto whole = read_bytes(file);
+  const Ran expected = run_asof(verb + " -i " + file.string());
+  ASSERT_EQ(expected.status, 0) << expected.err;
+  int told = 0;
+  for (size_t at = 0; at < whole.size(); at += whole.size() / 97) {
+    auto changed = whole;
+    changed[at] ^= static_cast<uint8_t>(1U << at % 8);
+    write_bytes(file, changed);
+    const Ran r = run_asof(verb + " -i " + file.string());
+    told += says(r, "E-") ? 1 : 0;
+    EXPECT_TRUE(says(r, "E-") || r.out == expected.out) << at << '\n' << r.err;
+  }
+  EXPECT_GT(told, 10);
+}
+
+TEST_F(Told, ADamagedArchiveIsNotAnotherCapture) {
+  for (const char* suffix : {".tar.zst", ".tar.gz", ".tar.xz"}) {
+    const fs::path packed = out() + suffix;
+    ASSERT_EQ(run_asof("pack -q -i " ASOF_TEST_DATA "/demo-arm64/perf.data -o " + packed.string()).status, 0);
+    expect_told_or_the_same(packed, "query 'SELECT count(*), sum(end - begin) FROM calls'");
+  }
+}
+
+// What it says of calls may be whole where the flow, which is read where it is not clear what a call ended with, is not.
+TEST_F(Told, ADamagedBlockStreamIsNotAnotherProfile) {
+  const fs::path blocks = out() + ".blocks";
+  ASSERT_EQ(run_asof("decode -q --format blocks --calls -i " ASOF_TEST_DATA "/demo-arm64/perf.data -o " +
+                     blocks.string())
+                .status,
+            0);
+  for (const char* verb : {"stacks", "digest"}) expect_told_or_the_same(blocks, verb);
+}
+
 // A file of debug information is in the place of the program, and has its build-id.
 TEST_F(Told, DebugInformationIsNoCode) {
   copy("demo");
