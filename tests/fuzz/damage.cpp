@@ -161,10 +161,8 @@ std::string fault_of(const Usage& usage, const Damage& damage, const fs::path& f
   constexpr std::array kDocumented = {0, 1, 2, 3, 5};
   if (std::ranges::find(kDocumented, usage.status) == kDocumented.end())
     return fmt::format("exit status {}", usage.status);
-  // Of trace that cannot be decoded at all, decode's last line counts the errors, and other verbs name report.
-  static const std::regex code("[EWI]-[A-Z]+-[0-9]{3}|errors? in [0-9]+ cause|asof report");
   // 3 is a verdict: doctor and validate.
-  const bool told = std::regex_search(usage.err, code) || std::regex_search(usage.out, code);
+  const bool told = tells_of_something(usage);
   if (usage.status != 0 && usage.status != 3 && !told)
     return fmt::format("exit status {} without a code", usage.status);
   if (damage.must_be_told && !told) return "not a word of what was cut off";
@@ -178,6 +176,20 @@ std::string fault_of(const Usage& usage, const Damage& damage, const fs::path& f
       return fmt::format("{} is left behind", entry.path().filename().string());
   }
   return fs::is_empty(folder / "tmp") ? "" : "temporary files are left behind";
+}
+
+bool tells_of_something(const Usage& usage) {
+  // Of trace that cannot be decoded at all, decode's last line counts the errors, and other verbs name report.
+  static const std::regex code("[EWI]-[A-Z]+-[0-9]{3}|errors? in [0-9]+ cause|asof report");
+  return std::regex_search(usage.err, code) || std::regex_search(usage.out, code);
+}
+
+bool prints_figures(const std::string& command) {
+  constexpr std::array kVerbs = {"digest -i IN", "stacks -i IN", "branches -i IN", "query -i IN",
+                                 "coverage -i IN --format lcov"};
+  return std::ranges::any_of(kVerbs, [&](const std::string& verb) {
+    return command.starts_with(verb) && command.find("OUT") == std::string::npos;
+  });
 }
 
 const std::vector<std::string>& damage_commands() {

@@ -16,6 +16,7 @@ struct Sample {
   std::string name, argument;
   std::map<std::string, std::vector<uint8_t>> files;
   bool is_plan = false;
+  bool is_checked = false;  // all of its bytes are under a checksum
 };
 
 struct Damage {
@@ -34,8 +35,9 @@ struct Usage {
 };
 
 struct Limits {
-  uint64_t memory = 0;  // bytes of address space; 0: none, as sanitizers need
-  uint64_t cpu = 120;   // seconds, after which the kernel ends it: a finding
+  uint64_t memory = 0;          // bytes of address space; 0: none, as sanitizers need
+  uint64_t cpu = 120;           // seconds, after which the kernel ends it: a finding
+  uint64_t peak = 256U << 20U;  // bytes of memory it may take for files of some ten KB: more is a finding
 };
 
 // `folder`: standard output and error go there, temporary files to its `tmp`.
@@ -44,6 +46,12 @@ Usage run_program(const std::vector<std::string>& arguments, const std::filesyst
 
 // What is wrong with how a run in `folder` ended; empty: nothing.
 std::string fault_of(const Usage& usage, const Damage& damage, const std::filesystem::path& folder);
+
+// A code, or the verb that has them.
+bool tells_of_something(const Usage& usage);
+
+// What of its output must be the same where nothing is told of damage to such a capture.
+bool prints_figures(const std::string& command);
 
 // Arguments of each verb and format. IN: the capture, OUT: a file or folder that is to be written, DIR: its folder.
 const std::vector<std::string>& damage_commands();

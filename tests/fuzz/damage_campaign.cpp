@@ -1,4 +1,4 @@
-// damage_campaign --asof PROGRAM --data tests/data [--runs N] [--first N] [--memory MIB] [--keep FOLDER]: runs
+// damage_campaign --asof PROGRAM --data tests/data [--runs N] [--first N] [--memory MIB] [--peak MIB] [--keep FOLDER]: runs
 // first ... first + runs - 1 of the damage campaign (damage.h). Prints what came of them; status 1 if something is wrong.
 #include <fmt/format.h>
 
@@ -76,6 +76,7 @@ class Campaign {
   void run(uint64_t number);
   std::vector<std::string> arguments_for(const std::string& command, const fs::path& input,
                                          const fs::path& folder) const;
+  const std::string& undamaged(const Sample& sample, const std::string& command);
   void finding(uint64_t number, const std::string& what, const std::vector<std::string>& arguments,
                const std::string& done);
   void print() const;
@@ -83,6 +84,7 @@ class Campaign {
   const Options& options_;
   std::vector<Sample> samples_;
   std::map<std::string, Outcomes> verbs_;
+  std::map<std::pair<std::string, std::string>, std::string> undamaged_;  // by sample and command
   test::TempDir work_;
   uint64_t findings_ = 0;
 };
@@ -105,10 +107,14 @@ void Campaign::make(const std::vector<std::string>& arguments) const {
 void Campaign::made_by_asof() {
   for (const char* name : {"demo", "demo-arm64"}) {
     const std::string capture = fs::path(options_.data) / name / "perf.data", out = work_ / "made";
-    make({"pack", "-q", "-i", capture, "-o", out});
-    samples_.push_back({std::string(name) + " packed", "made", files_of(out), false});
+    // A tar has no checksum of what is in it.
+    for (const char* suffix : {"", ".tar.zst"}) {
+      make({"pack", "-q", "-i", capture, "-o", out + suffix});
+      samples_.push_back({fmt::format("{} packed{}", name, suffix), std::string("made") + suffix,
+                          files_of(out + suffix), false, *suffix != 0});
+    }
     make({"decode", "-q", "-i", capture, "--format", "blocks", "-o", out});
-    samples_.push_back({std::string(name) + " as blocks", "made", files_of(out), false});
+    samples_.push_back({std::string(name) + " as blocks", "made", files_of(out), false, true});
     const fs::path folder = work_ / "planned";  // then it is gone: damaged copies find their own trace
     fs::create_directory(folder);
     fs::copy_file(fs::path(capture) / "data", folder / "perf.data");
@@ -156,11 +162,33 @@ void Campaign::finding(uint64_t number, const std::string& what, const std::vect
   fs::copy(work_ / "run", kept, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
 }
 
+void write_files(const Sample& sample, const fs::path& folder) {
+  fs::remove_all(folder);
+  for (const auto& [name, bytes] : sample.files) {
+    fs::create_directories((folder / "in" / name).parent_path());
+    test::write_bytes(folder / "in" / name, bytes);
+  }
+  fs::create_directories(folder / "tmp");
+}
+
+// What the command prints of the sample as it was.
+const std::string& Campaign::undamaged(const Sample& sample, const std::string& command) {
+  const auto [known, fresh] = undamaged_.try_emplace({sample.name, command});
+  if (fresh) {
+    const fs::path folder = work_ / "run";
+    write_files(*std::ranges::find(samples_, sample.name, &Sample::name), folder);
+    known->second =
+        run_program(arguments_for(command, folder / "in" / sample.argument, folder), folder, options_.limits)
+            .out;
+  }
+  return known->second;
+}
+
 void Campaign::run(uint64_t number) {
   test::SimRandom random(number);
   Sample sample = samples_[random.below(samples_.size())];
   // Half of the runs have the captures that asof decodes whole, or what it wrote itself.
-  if (random.chance(50)) sample = samples_[random.below(std::min<size_t>(samples_.size(), 8))];
+  if (random.chance(50)) sample = samples_[random.below(std::min<size_t>(samples_.size(), 10))];
   const auto& commands = damage_commands();
   std::string command = commands[random.below(commands.size())];
   if (sample.is_plan && random.chance(50))
@@ -170,16 +198,18 @@ void Campaign::run(uint64_t number) {
   if (sample.is_plan)
     damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
   const fs::path folder = work_ / "run", input = folder / "in";
-  fs::remove_all(folder);
-  for (const auto& [name, bytes] : sample.files) {
-    fs::create_directories((input / name).parent_path());
-    test::write_bytes(input / name, bytes);
-  }
+  const std::string* const expected =
+      sample.is_checked && prints_figures(command) ? &undamaged(sample, command) : nullptr;
+  write_files(sample, folder);
   const auto arguments =
       arguments_for(command, sample.argument.empty() ? input : input / sample.argument, folder);
-  fs::create_directories(folder / "tmp");
   const Usage usage = run_program(arguments, folder, options_.limits);
-  const std::string what = fault_of(usage, damaged, folder);
+  std::string what = fault_of(usage, damaged, folder);
+  if (what.empty() && expected != nullptr && usage.status == 0 && usage.out != *expected &&
+      !tells_of_something(usage))
+    what = "other figures, and not a word of damage";
+  if (what.empty() && usage.peak > options_.limits.peak)
+    what = fmt::format("takes {} MiB", usage.peak >> 20U);
   if (!what.empty()) finding(number, what + " (" + sample.name + ")", arguments, damaged.done);
   Outcomes& o = verbs_[command.substr(0, command.find(' '))];
   ++o.by_status[usage.status];
@@ -212,15 +242,18 @@ bool Campaign::run_all() {
 
 int main(int argc, char** argv) {
   asof::fuzz::Options o;
+  uint64_t peak = o.limits.peak >> 20U;
   CLI::App app("runs asof on damaged captures");
   app.add_option("--asof", o.program)->required();
   app.add_option("--data", o.data)->required();
   app.add_option("--runs", o.runs);
   app.add_option("--first", o.first);
   app.add_option("--memory", o.limits.memory, "MiB of address space");
+  app.add_option("--peak", peak, "MiB that no run may take; more with sanitizers")->capture_default_str();
   app.add_option("--keep", o.keep, "folder for what is found");
   CLI11_PARSE(app, argc, argv);
   o.limits.memory <<= 20U;
+  o.limits.peak = peak << 20U;
   for (std::string* path : {&o.program, &o.data}) *path = std::filesystem::absolute(*path);
   ::setenv("ASOF_CACHE", "never", 1);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what is found is there if it is stopped
