@@ -63,8 +63,7 @@ void PackedStream::open_archive() {
 }
 
 std::nullopt_t PackedStream::fail(int number, const char* reason) {
-  fault_ = {number, reason != nullptr ? reason : "not enough memory"};
-  ended_ = false;
+  fault_ = {number, reason != nullptr && *reason != '\0' ? reason : "not enough memory"};
   return std::nullopt;
 }
 
@@ -94,8 +93,8 @@ std::optional<size_t> PackedStream::read(std::span<uint8_t> out) {
 
 uint64_t PackedStream::file_offset() const {
   if (gzip_) return static_cast<uint64_t>(std::max<z_off_t>(gzoffset(gzip_.get()), 0));
-  return static_cast<uint64_t>(
-      std::max<off_t>(::lseek(file_, 0, SEEK_CUR), 0));  // libarchive forgets it with an error
+  // libarchive forgets it with an error.
+  return static_cast<uint64_t>(std::max<off_t>(::lseek(file_, 0, SEEK_CUR), 0));
 }
 
 }  // namespace asof

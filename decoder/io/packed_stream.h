@@ -10,15 +10,13 @@
 #include <span>
 #include <string>
 
-#include "decoder/io/descriptor.h"
-
 namespace asof {
 
 class PackedStream {
  public:
   struct Fault {
-    int number = 0;  // errno; others: damage
-    std::string reason;
+    int number = 0;      // errno; others: damage
+    std::string reason;  // empty: there is none
   };
 
   // Of a regular file that is open. It is not closed.
