@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr std::array kInputs = {"perf.data", "bundle.json", "trace.json", "snapshot.ini", "core.asof"};
+constexpr std::array kInputs = {"perf.data", "bundle.json", "trace.json", "snapshot.ini", "plan/core.asof"};
 
 asof::CaptureOptions options_for(const std::string& folder) {
   asof::CaptureOptions options;
@@ -35,15 +35,16 @@ asof::CaptureOptions options_for(const std::string& folder) {
 }  // namespace
 
 FUZZ_TARGET(capture) {
-  const auto files = asof::fuzz::split_files(bytes);
+  auto files = asof::fuzz::split_files(bytes);
   if (files.empty()) return;
+  asof::fuzz::move_plan(files);
   const std::string folder = asof::fuzz::as_folder(files);
   const asof::CaptureOptions options = options_for(folder);
   for (const char* input : kInputs) {
     const std::string path = folder + "/" + input;
     if (!std::filesystem::exists(path)) continue;
-    const bool plan = std::string_view(input) == "core.asof";
-    asof::fuzz::decode_opened(asof::open_capture(plan ? folder : path, options));
+    const bool plan = std::string_view(input) == "plan/core.asof";
+    asof::fuzz::decode_opened(asof::open_capture(plan ? folder + "/plan" : path, options));
     return;
   }
 }

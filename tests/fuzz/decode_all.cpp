@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arch/x86/packet.h"
+#include "decoder/calls/timeline.h"
 #include "decoder/io/thrown_error.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -87,6 +88,25 @@ FlowSum decode_all(const Capture& capture, const PipelineOptions& options) {
   return sum;
 }
 
+namespace {
+
+class Followed final : public TimelineSink {
+ public:
+  void slice(const Slice& s) override { FUZZ_CHECK(s.begin <= s.end); }
+  void run(const RunSlice& r) override { FUZZ_CHECK(r.begin <= r.end); }
+  void gap(const GapSlice& g) override { FUZZ_CHECK(g.begin <= g.end); }
+};
+
+}  // namespace
+
+void follow_calls(const Capture& capture) {
+  TimelineOptions options;
+  options.pipeline.jobs = 1;
+  options.detail = true;
+  Followed sink;
+  FUZZ_CHECK(run_timeline(capture, options, sink).has_value());
+}
+
 void decode_opened(const Result<Capture>& capture) {
   if (!capture) {
     FUZZ_CHECK(!capture.error().reason.empty());
@@ -95,7 +115,10 @@ void decode_opened(const Result<Capture>& capture) {
   PipelineOptions pipeline;
   pipeline.jobs = 1;
   try {
-    if (capture->arch()) decode_all(*capture, pipeline);
+    if (capture->arch()) {
+      decode_all(*capture, pipeline);
+      follow_calls(*capture);
+    }
   } catch (const ThrownError& e) {
     FUZZ_CHECK(e.error().code == Code::kTraceChanged);
   }
@@ -108,6 +131,7 @@ void check_same_flow(const Capture& capture, bool with_threads) {
   plain.decode.block_cache = false;
   const uint64_t sum = decode_all(capture, one).value();
   FUZZ_CHECK(decode_all(capture, plain).value() == sum);
+  follow_calls(capture);
   if (with_threads) FUZZ_CHECK(decode_all(capture, four).value() == sum);
 }
 

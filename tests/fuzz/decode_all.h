@@ -23,6 +23,9 @@ class FlowSum final : public ChunkConsumer {
 // Over steps, events and gaps, in order.
 FlowSum decode_all(const Capture& capture, const PipelineOptions& options);
 
+// All calls in it, as `asof timeline --detail insn` has them.
+void follow_calls(const Capture& capture);
+
 // What was opened is decoded, once and in one thread; an error has a reason.
 void decode_opened(const Result<Capture>& capture);
 

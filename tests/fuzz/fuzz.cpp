@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "tests/support/temp_dir.h"
 
@@ -69,6 +70,13 @@ std::map<std::string, Bytes> split_files(Bytes bytes) {
       files[std::string(called)] = bytes.subspan(line_end + 1, std::max(end, line_end + 1) - line_end - 1);
   }
   return files;
+}
+
+void move_plan(std::map<std::string, Bytes>& files) {
+  auto core = files.extract("core.asof");
+  if (core.empty()) return;
+  core.key() = "plan/core.asof";
+  files.insert(std::move(core));
 }
 
 std::string as_folder(const std::map<std::string, Bytes>& files) {

@@ -49,6 +49,8 @@ std::string as_file(Bytes bytes);
 // Several files as one input: "\n=== NAME\n" before the bytes of each, so that a mutation of one leaves the others as
 // they are. Names with anything but letters, digits and "._-/", or with "..", are passed over; there are at most 64.
 std::map<std::string, Bytes> split_files(Bytes bytes);
+// A plan (core.asof) is in a folder of its own, plan/, as it was beside the trace.
+void move_plan(std::map<std::string, Bytes>& files);
 // They are below the returned folder until the next call.
 std::string as_folder(const std::map<std::string, Bytes>& files);
 

@@ -56,7 +56,8 @@ FUZZ_TARGET(plan) {
   std::vector<uint8_t> core(found->second.begin(), found->second.end());
   make_hashes_right(core);
   found->second = core;
-  const std::string folder = asof::fuzz::as_folder(files);
+  asof::fuzz::move_plan(files);
+  const std::string folder = asof::fuzz::as_folder(files) + "/plan";
   asof::CaptureOptions options;
   options.host_files = false;
   options.jobs = 1;

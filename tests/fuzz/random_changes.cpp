@@ -4,17 +4,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 
+#include "decoder/model/expanded_file.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/damage.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/reached_code.h"
+#include "tests/fuzz/record_mutator.h"
 #include "tests/support/perf_data_writer.h"
+#include "tests/support/temp_dir.h"
 
 namespace asof::fuzz {
 namespace {
@@ -69,16 +74,48 @@ std::span<const uint8_t> part_of(const Buffer& other, test::SimRandom& random) {
   return std::span(other).subspan(begin, std::min<size_t>(other.size() - begin, 1 + random.below(128)));
 }
 
+void change(Buffer& out, test::SimRandom& random) {
+  std::map<std::string, Buffer> files;
+  files["input"].swap(out);
+  damage(files, random);
+  files["input"].swap(out);
+}
+
+// For mutate_record(), which knows libFuzzer's way to change bytes.
+test::SimRandom* source = nullptr;
+size_t change_bytes(uint8_t* data, size_t size, size_t most) {
+  Buffer bytes(data, data + size);
+  change(bytes, *source);
+  if (bytes.size() > most) bytes.resize(most);
+  std::ranges::copy(bytes, data);
+  return bytes.size();
+}
+
+// What is inside of the records of a block stream, behind their checksums.
+void change_record(Buffer& out, test::SimRandom& random) {
+  source = &random;
+  const size_t size = out.size(), most = 2 * size + 4096;
+  const auto seed = static_cast<unsigned>(random.next());
+  out.resize(most);
+  out.resize(mutate_record(out.data(), size, most, seed, change_bytes));
+}
+
 class Changes {
  public:
-  explicit Changes(const Target& target) {
+  explicit Changes(const Target& target)
+      : has_records_(std::ranges::find(kOfRecords, target.name) != kOfRecords.end()) {
     for (auto& [name, bytes] : read_corpus(std::string(ASOF_FUZZ_CORPUS) + "/" + target.name + ".tar.zst"))
       corpus_.push_back(std::move(bytes));
+    if (target.name == std::string_view("archive")) add_unpacked();
     if (corpus_.empty()) throw std::runtime_error(std::string("no corpus of ") + target.name);
   }
   void make(uint64_t number, Buffer& out) const {
     test::SimRandom random(number);
     out = corpus_[random.below(corpus_.size())];
+    if (has_records_ && number % 3 != 0) {
+      for (uint64_t n = 1 + random.below(3); n > 0; --n) change_record(out, random);
+      return;
+    }
     for (uint64_t n = 1 + random.below(6); n > 0; --n) {
       switch (random.below(3)) {
         case 0:
@@ -96,12 +133,17 @@ class Changes {
 
  private:
   static constexpr size_t kMost = 1 << 18;
-  static void change(Buffer& out, test::SimRandom& random) {
-    std::map<std::string, Buffer> files;
-    files["input"].swap(out);
-    damage(files, random);
-    files["input"].swap(out);
+  static constexpr std::array<std::string_view, 2> kOfRecords = {"block_stream", "parts"};
+  // A change of what is packed is found by its checksum.
+  void add_unpacked() {
+    const test::TempDir folder;
+    for (size_t i = 0, packed = corpus_.size(); i < packed; ++i) {
+      test::write_bytes(folder.path() / "packed", corpus_[i]);
+      const auto bytes = expand_file(folder.path() / "packed", kMost);
+      if (bytes && *bytes != corpus_[i]) corpus_.push_back(*bytes);
+    }
   }
+  bool has_records_;
   std::vector<Buffer> corpus_;
 };
 
