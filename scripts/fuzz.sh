@@ -123,9 +123,11 @@ coverage() {
   for target; do
     LSAN_OPTIONS=suppressions=tests/lsan.supp build/fuzz/tests/fuzz/random_changes --target "$target" --runs "$runs" --coverage "$reached/$target"
   done
-  say "edges that were reached, of all: by folder"
-  reached_lines | awk '{ split($1, at, "/"); folder = at[1] "/" at[2]; ++all[folder]; ++sum; if ($2 > 0) { ++hit[folder]; ++hits } }
-    END { for (f in all) printf "%-24s %7d %7d  %3d %%\n", f, hit[f], all[f], 100 * hit[f] / all[f] | "sort"; close("sort")
+  say "lines with code that were reached, of all: by folder"
+  reached_lines | awk '{ split($1, at, ":"); if (at[2] == 0) next; line = at[1] ":" at[2]
+      n = split(at[1], part, "/"); folder[line] = n > 2 ? part[1] "/" part[2] : part[1]; if ($2 > 0) reached[line] = 1 }
+    END { for (line in folder) { f = folder[line]; ++all[f]; ++sum; if (line in reached) { ++hit[f]; ++hits } }
+          for (f in all) printf "%-24s %7d %7d  %3d %%\n", f, hit[f], all[f], 100 * hit[f] / all[f] | "sort"; close("sort")
           printf "%-24s %7d %7d  %3d %%\n", "all", hits, sum, 100 * hits / sum }'
 }
 
