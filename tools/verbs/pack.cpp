@@ -47,7 +47,7 @@ class Packer {
     } else if (path.ends_with(".xz") || path.ends_with(".txz")) {
       archive_write_add_filter_xz(p->archive_);
     }
-    const int opened = p->zstd_ ? archive_write_open(p->archive_, p.get(), nullptr, on_write, on_close)
+    const int opened = p->zstd_ ? archive_write_open(p->archive_, p.get(), nullptr, on_write, nullptr)
                                 : archive_write_open_fd(p->archive_, fd);
     if (opened != ARCHIVE_OK) return std::unexpected(p->error());
     return p;
@@ -69,6 +69,11 @@ class Packer {
 
   Result<void> finish() {
     if (archive_write_close(archive_) != ARCHIVE_OK) return std::unexpected(error());
+    // Not by a callback, whose result archive_write_close() does not look at.
+    if (zstd_ && !zstd_->finish()) {
+      failed(archive_);
+      return std::unexpected(error());
+    }
     return {};
   }
 
@@ -79,9 +84,6 @@ class Packer {
   static la_ssize_t on_write(archive* a, void* self, const void* bytes, size_t size) {
     const bool done = static_cast<Packer*>(self)->zstd_->write({static_cast<const char*>(bytes), size});
     return done ? static_cast<la_ssize_t>(size) : failed(a);
-  }
-  static int on_close(archive* a, void* self) {
-    return static_cast<Packer*>(self)->zstd_->finish() ? ARCHIVE_OK : failed(a);
   }
   static int failed(archive* a) {
     archive_set_error(a, errno, "cannot be written: %s", std::strerror(errno));
