@@ -241,7 +241,7 @@ std::unique_ptr<TextFile> FileFinder::search(const std::string& path, const std:
 }
 
 void FileFinder::note_end(const TextFile& file) {
-  if (is_cut(file)) note_cut_image(*file.elf, notices_);
+  if (file.elf) note_cut_image(*file.elf, notices_);
 }
 
 // What was written, replaced or copied since the recording has a newer ctime, whatever its mtime, which packages and

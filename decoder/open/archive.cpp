@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/descriptor.h"
 #include "decoder/io/files_read.h"
 #include "decoder/io/packed_stream.h"
 
@@ -41,20 +42,6 @@ struct ArchiveCloser {
   void operator()(archive* a) const { archive_read_free(a); }
 };
 using Reader = std::unique_ptr<archive, ArchiveCloser>;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // The name as a path below the root; empty when it is no such path.
 fs::path safe_name(const char* name) {
@@ -113,7 +100,7 @@ class Unpacker {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) FilesRead::note(path_, status);
     most_bytes_ = kAlways + kPerPackedByte * static_cast<uint64_t>(status.st_size);
-    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0)
       return fail(Code::kCannotReadInput, path_, Error::kNoOffset,
                   fmt::format("cannot read: {}", std::strerror(errno)));
@@ -249,8 +236,7 @@ class Unpacker {
 
   // Sizes in headers are not trusted: the bytes that arrive are counted.
   Result<void> copy(archive* a, archive_entry& entry, const std::string& target, const std::string& shown) {
-    const FileDescriptor out(
-        ::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const Descriptor out(::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (out.get() < 0) return errno == EEXIST ? exists_already(target) : Result<void>(cannot_write(target));
     uint64_t end = 0;
     for (;;) {

@@ -18,6 +18,7 @@
 
 #include "decoder/io/content_hash.h"
 #include "decoder/io/descriptor.h"
+#include "tools/output/write_all.h"
 #include "tools/query/kept_facts.h"
 
 namespace asof {
@@ -45,16 +46,6 @@ bool is_entry(std::string_view name) {
   return name.size() == kKeyDigits + 1 + kHashDigits + kSuffix.size() && name[kKeyDigits] == '-' &&
          name.ends_with(kSuffix) && hexadecimal(name.substr(0, kKeyDigits)) &&
          hexadecimal(name.substr(kKeyDigits + 1, kHashDigits));
-}
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
 }
 
 // Nobody else can have written it.

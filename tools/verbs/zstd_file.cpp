@@ -1,23 +1,10 @@
 #include "tools/verbs/zstd_file.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 
+#include "tools/output/write_all.h"
+
 namespace asof {
-namespace {
-
-bool write_all(int fd, std::span<const char> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-}  // namespace
 
 bool ZstdFile::compress(std::span<const char> bytes, ZSTD_EndDirective how) {
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
