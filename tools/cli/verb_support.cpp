@@ -34,6 +34,21 @@ void refuse_without_trace(const Capture& capture, Diagnostics& diagnostics) {
   diagnostics.error({Code::kNoTrace, capture.path, Error::kNoOffset, std::move(reason), std::move(hint)});
 }
 
+bool is_shown(const Notice& notice, ShownNotices shown) {
+  const CodeFamily family = family_of(notice.code);
+  switch (shown) {
+    case ShownNotices::kNone:
+      return false;
+    case ShownNotices::kDamage:
+      return family != CodeFamily::kText && family != CodeFamily::kLost;
+    case ShownNotices::kRecording:
+      return family != CodeFamily::kText;
+    case ShownNotices::kAll:
+      return true;
+  }
+  return true;
+}
+
 }  // namespace
 
 ShownNotices shown_or_all(ShownNotices shown, const InputOptions& options) {
@@ -56,9 +71,7 @@ std::optional<Capture> open_for_verb(const InputOptions& options, Diagnostics& d
   }
   if (choice != nullptr) warn_of_cpus(*capture, choice->pipeline.cpus, diagnostics);
   for (const Notice& n : capture->notices) {
-    const bool of_code = family_of(n.code) == CodeFamily::kText;
-    if (notices == ShownNotices::kAll || (notices == ShownNotices::kRecording && !of_code))
-      diagnostics.notice(n);
+    if (is_shown(n, notices)) diagnostics.notice(n);
   }
   return std::move(*capture);
 }

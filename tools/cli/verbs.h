@@ -43,6 +43,7 @@ RunVerb add_diff(CLI::App& app);
 // What of a capture's notices is printed.
 enum class ShownNotices : uint8_t {
   kNone,       // the verb has them in its output
+  kDamage,     // of files: neither what is said of code nor what was lost while recording
   kRecording,  // not what is said of code, which does not matter to the verb
   kAll
 };

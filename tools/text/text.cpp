@@ -195,14 +195,6 @@ void warn_of_outside(const Capture& capture, const TextQuery& q, const std::vect
   }
 }
 
-// What is unknown may be in what could not be read. Lost trace does not matter here.
-void warn_of_damage(const Capture& capture, Diagnostics& diagnostics) {
-  for (const Notice& n : capture.notices) {
-    const CodeFamily family = family_of(n.code);
-    if (family != CodeFamily::kText && family != CodeFamily::kLost) diagnostics.notice(n);
-  }
-}
-
 ExitCode run_text(TextOptions o, bool input_given) {
   Diagnostics diagnostics = o.input.diagnostics();
   const auto sorted = sort_words(o, input_given);
@@ -211,9 +203,9 @@ ExitCode run_text(TextOptions o, bool input_given) {
     diagnostics.error(asked.error());
     return kExitUsage;
   }
-  const auto capture = open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kNone, o.input));
+  // What is unknown may be in what could not be read. Lost trace does not matter here.
+  const auto capture = open_for_verb(o.input, diagnostics, shown_or_all(ShownNotices::kDamage, o.input));
   if (!capture) return kExitInput;
-  if (o.input.verbose <= 0) warn_of_damage(*capture, diagnostics);
   std::vector<Space> spaces;
   if (o.pid) {
     spaces = spaces_of(*capture, *o.pid);
