@@ -3,7 +3,11 @@
 // snapshots, plans. The file that is opened is the first of `kInputs` there is.
 #include <array>
 #include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "decoder/core/core_file.h"
 #include "decoder/open/capture_perf.h"
 #include "tests/fuzz/decode_all.h"
 #include "tests/fuzz/fuzz.h"
@@ -32,6 +36,28 @@ asof::CaptureOptions options_for(const std::string& folder) {
   return options;
 }
 
+// The plan of a capture decodes as the capture does, and its own plan is the same.
+void check_plan(const asof::Capture& capture, uint64_t flow, const std::string& folder) {
+  const auto core_of = [&](const asof::Capture& c, std::vector<uint8_t>& out) {
+    return asof::CoreFile::write(c, folder, [&](std::span<const uint8_t> bytes) {
+      out.insert(out.end(), bytes.begin(), bytes.end());
+    });
+  };
+  std::vector<uint8_t> core, again;
+  if (const auto written = core_of(capture, core); !written) {
+    FUZZ_CHECK(!written.error().reason.empty());
+    return;
+  }
+  asof::fuzz::write_file(folder + "/core.asof", core);
+  asof::CaptureOptions options;
+  options.host_files = false;
+  options.jobs = 1;
+  const auto plan = asof::open_capture(folder, options);
+  FUZZ_CHECK(plan.has_value());
+  FUZZ_CHECK(asof::fuzz::decode_opened(plan) == flow);
+  FUZZ_CHECK(core_of(*plan, again).has_value() && again == core);
+}
+
 }  // namespace
 
 FUZZ_TARGET(capture) {
@@ -44,7 +70,9 @@ FUZZ_TARGET(capture) {
     const std::string path = folder + "/" + input;
     if (!std::filesystem::exists(path)) continue;
     const bool plan = std::string_view(input) == "plan/core.asof";
-    asof::fuzz::decode_opened(asof::open_capture(plan ? folder + "/plan" : path, options));
+    const auto capture = asof::open_capture(plan ? folder + "/plan" : path, options);
+    const auto flow = asof::fuzz::decode_opened(capture);
+    if (flow && !plan) check_plan(*capture, *flow, folder + "/made-plan");
     return;
   }
 }

@@ -107,20 +107,21 @@ void follow_calls(const Capture& capture) {
   FUZZ_CHECK(run_timeline(capture, options, sink).has_value());
 }
 
-void decode_opened(const Result<Capture>& capture) {
+std::optional<uint64_t> decode_opened(const Result<Capture>& capture) {
   if (!capture) {
     FUZZ_CHECK(!capture.error().reason.empty());
-    return;
+    return std::nullopt;
   }
+  if (!capture->arch()) return std::nullopt;
   PipelineOptions pipeline;
   pipeline.jobs = 1;
   try {
-    if (capture->arch()) {
-      decode_all(*capture, pipeline);
-      follow_calls(*capture);
-    }
+    const uint64_t sum = decode_all(*capture, pipeline).value();
+    follow_calls(*capture);
+    return sum;
   } catch (const ThrownError& e) {
     FUZZ_CHECK(e.error().code == Code::kTraceChanged);
+    return std::nullopt;
   }
 }
 

@@ -1,6 +1,7 @@
 // Decodes a capture in this process and says what came out, as one number: for comparisons between ways to decode.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "decoder/pipeline/pipeline.h"
 
@@ -26,8 +27,9 @@ FlowSum decode_all(const Capture& capture, const PipelineOptions& options);
 // All calls in it, as `asof timeline --detail insn` has them.
 void follow_calls(const Capture& capture);
 
-// What was opened is decoded, once and in one thread; an error has a reason.
-void decode_opened(const Result<Capture>& capture);
+// What was opened is decoded, once and in one thread; an error has a reason. nullopt: nothing is to be decoded, or not all
+// of it could be read.
+std::optional<uint64_t> decode_opened(const Result<Capture>& capture);
 
 // However a capture is decoded, the same comes out: with caches or without, and in four threads if these are wanted, as
 // starting them takes more time than all the rest.

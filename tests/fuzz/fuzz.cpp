@@ -27,15 +27,6 @@ bool is_name(std::string_view name) {
          name.find("..") == std::string_view::npos && std::ranges::all_of(name, plain);
 }
 
-void write_file(const std::filesystem::path& path, Bytes bytes) {
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  std::FILE* f = std::fopen(path.c_str(), "wb");
-  if (f == nullptr) return;  // a name that is a folder already
-  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size()) std::abort();
-  if (std::fclose(f) != 0) std::abort();
-}
-
 }  // namespace
 
 std::vector<Target>& targets() {
@@ -77,6 +68,15 @@ void move_plan(std::map<std::string, Bytes>& files) {
   if (core.empty()) return;
   core.key() = "plan/core.asof";
   files.insert(std::move(core));
+}
+
+void write_file(const std::filesystem::path& path, Bytes bytes) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  std::FILE* f = std::fopen(path.c_str(), "wb");
+  if (f == nullptr) return;  // a name that is a folder already
+  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size()) std::abort();
+  if (std::fclose(f) != 0) std::abort();
 }
 
 std::string as_folder(const std::map<std::string, Bytes>& files) {

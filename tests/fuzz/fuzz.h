@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -51,6 +52,8 @@ std::string as_file(Bytes bytes);
 std::map<std::string, Bytes> split_files(Bytes bytes);
 // A plan (core.asof) is in a folder of its own, plan/, as it was beside the trace.
 void move_plan(std::map<std::string, Bytes>& files);
+// With the folders above it; not where its name is a folder.
+void write_file(const std::filesystem::path& path, Bytes bytes);
 // They are below the returned folder until the next call.
 std::string as_folder(const std::map<std::string, Bytes>& files);
 
