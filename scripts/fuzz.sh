@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seeds=build/fuzz/seeds corpora=build/fuzz/corpora findings=build/fuzz/findings reached=build/fuzz/reached
-most_corpus=150000 # bytes, packed
+most_corpus=260000 most_captures=800000 # bytes, packed
+most_input=131072
 say() { printf '== %s\n' "$*"; }
 
 build() {
@@ -21,10 +22,26 @@ build() {
 # `name` and the bytes of a file, as fuzz::split_files() reads them.
 member() { printf '\n=== %s\n' "$1"; cat "$2"; }
 
+# Captures that the tests of the decoder write are seeds, too, where these tests have been built.
+make_kept() { # FOLDER
+  local test
+  for test in build/{release,fuzz}/tests/asof_decoder_test; do
+    [ -x "$test" ] || continue
+    say "captures of $test"
+    mkdir -p "$1/tmp"
+    TMPDIR=$1/tmp ASOF_TEST_KEEP=$1 "$test" --gtest_brief=1 >"$1.log" 2>&1 || say "failed: $1.log"
+    rm -r "$1/tmp"
+    return
+  done
+}
+
 # What no mutation finds: files of every format.
 make_seeds() {
-  rm -rf $seeds
-  build/fuzz/tests/fuzz/make_fuzz_seeds tests/data $seeds
+  rm -rf $seeds build/fuzz/kept
+  mkdir -p build/fuzz/kept
+  make_kept build/fuzz/kept
+  build/fuzz/tests/fuzz/make_fuzz_seeds tests/data $seeds build/fuzz/kept
+  rm -r build/fuzz/kept
   mkdir -p $seeds/{block_stream,parts,plan,archive}
   local asof=build/release/asof work demo capture
   [ -x $asof ] || asof=build/fuzz/asof
@@ -60,7 +77,7 @@ fuzz() { # TARGET OPTION...
   [ ! -f "$packed" ] || tar -C "$corpora/$target" --zstd -xf "$packed"
   say "fuzzing: $target"
   # Leaks in OpenCSD's interface are known (tests/lsan.supp).
-  LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=65536 -timeout=60 -rss_limit_mb=4096 \
+  LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$most_input -timeout=60 -rss_limit_mb=4096 \
     -print_final_stats=1 -artifact_prefix="$findings/$target/" "$@" "$corpora/$target" "$seeds/$target"
 }
 
@@ -82,22 +99,35 @@ smoke() {
   for target in $(targets); do fuzz "$target" -runs=20000 -seed=1; done
 }
 
+# FOLDER FILE: the inputs in a folder as a corpus.
+pack() { tar -C "$1" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | zstd -q -19 -f -o "$2"; }
+
+# CONTROL EDGES: inputs that were, by size, the first to reach so many edges, from libFuzzer's list of a merge.
+first_to_reach() {
+  awk -v least="$2" 'NR == 1 { n = $1 } NR > 2 && NR <= n + 2 { path[NR - 3] = $0 }
+    $1 == "COV" && NF - 2 >= least { name = path[$2]; sub(".*/", "", name); if (!seen[name]++) print path[$2] }' "$1"
+}
+
 minimize() {
-  local target work
+  local target work edges most
   for target in $(targets "$@"); do
     work=$(mktemp -d)
-    mkdir "$work/small"
-    # Large inputs are for the fuzzers' seeds: with limits on each, a corpus stays small.
-    for limit in 65536 16384 4096 1024; do
-      rm -rf "$work/small"
-      mkdir "$work/small"
-      LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$limit -merge=1 \
-        "$work/small" "$corpora/$target" "$seeds/$target" >"build/fuzz/$target.merge.log" 2>&1
-      tar -C "$work/small" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . |
-        zstd -q -19 -f -o "tests/fuzz/corpus/$target.tar.zst"
-      [ "$(stat -c %s "tests/fuzz/corpus/$target.tar.zst")" -gt $most_corpus ] || break
+    mkdir "$work/kept" "$work/packed"
+    LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$most_input -merge=1 \
+      -merge_control_file="$work/control" "$work/kept" "$corpora/$target" "$seeds/$target" >"build/fuzz/$target.merge.log" 2>&1
+    pack "$work/kept" "$work/corpus"
+    # Where those that reach code more often than others are too many: what reaches new code.
+    most=$most_corpus
+    [ "$target" != capture ] || most=$most_captures
+    for edges in 1 2 3 5 8 13 21 34; do
+      [ "$(stat -c %s "$work/corpus")" -gt $most ] || break
+      rm -rf "$work/packed"
+      mkdir "$work/packed"
+      first_to_reach "$work/control" $edges | xargs -d '\n' cp -t "$work/packed"
+      pack "$work/packed" "$work/corpus"
     done
-    say "$target: $(find "$work/small" -type f | wc -l) inputs, $(stat -c %s "tests/fuzz/corpus/$target.tar.zst") bytes"
+    mv "$work/corpus" "tests/fuzz/corpus/$target.tar.zst"
+    say "$target: $(tar --zstd -tf "tests/fuzz/corpus/$target.tar.zst" | grep -vc '/$') inputs, $(stat -c %s "tests/fuzz/corpus/$target.tar.zst") bytes"
     rm -rf "$work"
   done
 }

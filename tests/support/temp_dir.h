@@ -1,4 +1,5 @@
-// TempDir: a separate directory for one test, removed at the end.
+// TempDir: a separate directory for one test, removed at the end. With ASOF_TEST_KEEP=FOLDER, of the same file system, it is
+// moved there instead (scripts/fuzz.sh).
 #pragma once
 #include <unistd.h>
 
@@ -18,8 +19,12 @@ class TempDir {
     path_ = name;
   }
   ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    std::error_code failed;
+    if (const char* keep = std::getenv("ASOF_TEST_KEEP")) {
+      std::filesystem::rename(path_, std::filesystem::path(keep) / path_.filename(), failed);
+      if (!failed) return;
+    }
+    std::filesystem::remove_all(path_, failed);
   }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
