@@ -113,7 +113,8 @@ minimize() {
   for target in $(targets "$@"); do
     work=$(mktemp -d)
     mkdir "$work/kept" "$work/packed"
-    LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$most_input -merge=1 \
+    # One input that takes seconds would be most of the time of a run over all.
+    LSAN_OPTIONS=suppressions=tests/lsan.supp "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=$most_input -timeout=2 -merge=1 \
       -merge_control_file="$work/control" "$work/kept" "$corpora/$target" "$seeds/$target" >"build/fuzz/$target.merge.log" 2>&1
     pack "$work/kept" "$work/corpus"
     # Where those that reach code more often than others are too many: what reaches new code.
