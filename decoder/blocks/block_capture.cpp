@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "textstore/builder.h"
+#include "decoder/blocks/changing_text.h"
 
 namespace asof::blocks {
 namespace {
@@ -157,38 +157,6 @@ Notice take_notice(Source& in) {
   return n;
 }
 
-void put_poke(Writer& w, const PokeRecord& p) {
-  w.varint(p.addr);
-  put_time(w, p.time);
-  w.varint(p.file_offset);
-  w.varint(p.source);
-  w.varint(p.old_len);
-  w.varint(p.new_len);
-  w.bytes(p.old_bytes());
-  w.bytes(p.new_bytes());
-}
-
-void take_pokes(Source& in, Builder& builder) {
-  for (uint64_t i = 0, n = in.count(6); i < n && in.ok(); ++i) {
-    Poke p;
-    p.addr = in.varint();
-    p.time = in.signed_varint();
-    p.file_offset = in.varint();
-    p.source = static_cast<uint32_t>(in.varint());
-    const uint64_t old_len = in.varint(), new_len = in.varint();
-    p.old_bytes = in.take(old_len);
-    p.new_bytes = in.take(new_len);
-    if (old_len > UINT16_MAX || new_len > UINT16_MAX || p.time == kTimeMin) in.take(UINT64_MAX);  // damage
-    if (in.ok()) builder.add_poke(p);
-  }
-}
-
-void take_origins(Source& in, Builder& builder) {
-  for (uint64_t i = 0, n = in.count(4); i < n && in.ok(); ++i) {
-    builder.add_origin(take_origin(in));
-  }
-}
-
 }  // namespace
 
 void put_origin(Writer& w, const Origin& o) {
@@ -308,16 +276,13 @@ bool take_lives(Source& in, Capture& c) {
     for (Time* t : {&copy.time.lo, &copy.time.hi}) *t = in.signed_varint();
     if (kind > static_cast<uint8_t>(OriginKind::kPoke) || copy.range.end < copy.range.begin) return false;
   }
-  return in.ok() && in.left() == 0;
+  return in.ok();
 }
 
-std::vector<uint8_t> put_capture(const Capture& c) {
-  std::vector<Origin> origins;
-  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) origins.push_back(c.text->origin(i));
-  return put_capture(c, origins);
-}
+namespace {
 
-std::vector<uint8_t> put_capture(const Capture& c, std::span<const Origin> origins) {
+std::vector<uint8_t> put_numbered(const Capture& c, std::span<const Origin> origins,
+                                  const NumberOf& number_of) {
   Writer w;
   put_head(w, c);
   w.varint(c.streams.size());
@@ -325,10 +290,22 @@ std::vector<uint8_t> put_capture(const Capture& c, std::span<const Origin> origi
   put_tables(w, c);
   w.varint(origins.size());
   for (const Origin& origin : origins) put_origin(w, origin);
-  w.varint(c.text->pokes().size());
-  for (const PokeRecord& p : c.text->pokes()) put_poke(w, p);
+  put_pokes(w, *c.text);
   put_lives(w, c);
+  put_changing_text(w, *c.text, number_of);
   return w.data();
+}
+
+}  // namespace
+
+std::vector<uint8_t> put_capture(const Capture& c) {
+  std::vector<Origin> origins;
+  for (OriginRef i = 1; i <= c.text->origin_count(); ++i) origins.push_back(c.text->origin(i));
+  return put_numbered(c, origins, [](OriginRef origin) { return origin; });
+}
+
+std::vector<uint8_t> put_capture(const Capture& c, const StableOrigins& origins) {
+  return put_numbered(c, origins.all(), [&](OriginRef origin) { return origins.number_of(origin); });
 }
 
 bool take_capture(std::span<const uint8_t> body, Capture& c) {
@@ -336,12 +313,17 @@ bool take_capture(std::span<const uint8_t> body, Capture& c) {
   take_head(in, c);
   for (uint64_t i = 0, n = in.count(8); i < n && in.ok(); ++i) c.streams.push_back(take_stream(in));
   take_tables(in, c);
-  Builder builder;
-  take_origins(in, builder);
-  take_pokes(in, builder);
-  c.text = std::move(builder).build();
-  // Versions before 6 end here.
-  return in.ok() && (in.left() == 0 || take_lives(in, c));
+  ChangingText text;
+  text.take_origins(in);
+  text.take_pokes(in);
+  // Versions before 6 end here, those before 8 behind what comes next.
+  bool good = in.ok() && (in.left() == 0 || take_lives(in, c));
+  if (good && in.left() != 0) {
+    text.take_text(in);
+    good = in.ok() && in.left() == 0;
+  }
+  c.text = std::move(text).finish();
+  return good;
 }
 
 std::vector<uint8_t> put_symbols(const Capture& capture) {

@@ -1,18 +1,19 @@
 // What a block stream holds of the recording it was made from, so that verbs can read it as they read the
 // recording: streams, tasks, symbols, pokes, programs, notices. Not the trace, and of the text only the
-// blocks.
+// blocks and what changes (changing_text.h).
 #pragma once
 #include <span>
 #include <vector>
 
 #include "decoder/blocks/block_format.h"
+#include "decoder/blocks/stable_origins.h"
 #include "decoder/model/capture.h"
 
 namespace asof::blocks {
 
-// Bodies of the records kCapture and kSymbols. `origins`: instead of those of its text, numbered from 1.
+// Bodies of the records kCapture and kSymbols. `origins`: instead of those of its text.
 std::vector<uint8_t> put_capture(const Capture& capture);
-std::vector<uint8_t> put_capture(const Capture& capture, std::span<const Origin> origins);
+std::vector<uint8_t> put_capture(const Capture& capture, const StableOrigins& origins);
 std::vector<uint8_t> put_symbols(const Capture& capture);
 // Of kFunctions.
 std::vector<uint8_t> put_functions(const Capture& capture);

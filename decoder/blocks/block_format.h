@@ -23,10 +23,10 @@
 namespace asof::blocks {
 
 inline constexpr std::string_view kMagic{"asofblk\n", 8};
-inline constexpr uint16_t kVersion = 6, kOldVersion = 4;
+inline constexpr uint16_t kVersion = 8, kOldestVersion = 4;
 // Of a part that was written while its recording went on: its description is there more than once, and the last one
 // holds.
-inline constexpr uint16_t kGrowingVersion = 7, kOldGrowingVersion = 5;
+inline constexpr uint16_t kGrowingVersion = kVersion + 1;  // odd ones before, too
 inline constexpr uint32_t kHeaderSize = 24;           // of a part
 inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
 inline constexpr uint32_t kRecordHeader = 16;

@@ -13,9 +13,9 @@ namespace asof::blocks {
 // What a part begins with.
 struct PartHead {
   uint64_t version = 0, size = 0, identity = 0;
-  bool grew() const { return version == kGrowingVersion || version == kOldGrowingVersion; }
+  bool grew() const { return version % 2 != 0; }
   bool usable() const {
-    return (version == kVersion || version == kOldVersion || grew()) && size >= kHeaderSize;
+    return version >= kOldestVersion && version <= kGrowingVersion && size >= kHeaderSize;
   }
 };
 // nullopt: no part begins at `at`.

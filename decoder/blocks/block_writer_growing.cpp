@@ -13,7 +13,7 @@ BlockWriter::BlockWriter(const Capture& capture, Write write, Growing)
       capture_(&capture),
       origins_(std::in_place) {
   origins_->move_to(*capture.text);
-  const std::vector<uint8_t> body = put_capture(capture, origins_->all());
+  const std::vector<uint8_t> body = put_capture(capture, *origins_);
   std::vector<uint8_t> out;
   put_header(kGrowingVersion, identity_of(body), out);
   put_record(RecordType::kCapture, {}, body, out);
@@ -29,7 +29,7 @@ void BlockWriter::move_to(const Capture& capture) {
   texts_.emplace(capture);
   origins_->move_to(*capture.text);
   description_.clear();
-  put_record(RecordType::kCapture, {}, put_capture(capture, origins_->all()), description_);
+  put_record(RecordType::kCapture, {}, put_capture(capture, *origins_), description_);
   described_names_ = put_names(description_);
   // Blocks and runs of other decoders can have the same places.
   by_pointer_.clear();

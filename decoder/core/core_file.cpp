@@ -123,7 +123,7 @@ Result<void> CoreFile::read_table(std::span<const uint8_t> bytes) {
   if (!in.ok() || std::memcmp(magic.data(), core::kMagic.data(), magic.size()) != 0)
     return damaged("no core of a plan begins here");
   const uint16_t version = in.u16(), header = in.u16();
-  if ((version != core::kVersion && version != core::kOldVersion) || header != core::kHeaderSize)
+  if (version != core::kVersion || header != core::kHeaderSize)
     return damaged(fmt::format("a core of version {}, this asof reads {}", version, core::kVersion));
   const uint64_t sections = in.u32();
   identity_ = in.u64();

@@ -10,7 +10,7 @@
 namespace asof::core {
 
 inline constexpr std::string_view kMagic{"asofcore", 8};
-inline constexpr uint16_t kVersion = 3, kOldVersion = 2;  // the old one has no index of frames
+inline constexpr uint16_t kVersion = 4;
 inline constexpr uint64_t kHeaderSize =
     40;  // magic, version, size of header, sections, identity, table, its hash
 inline constexpr uint64_t kEntrySize = 32;  // of the table: kind, index, offset, size, hash

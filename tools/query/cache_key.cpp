@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "decoder/blocks/block_format.h"
 #include "decoder/io/content_hash.h"
 #include "decoder/io/descriptor.h"
 #include "tools/timeline/sqlite_schema.h"
@@ -79,7 +80,7 @@ std::optional<std::string> files_text(const std::vector<FileState>& files) {
 
 std::string program_text() {
   KeyText key;
-  key.add("asof " ASOF_VERSION).add(static_cast<uint64_t>(kSchemaVersion));
+  key.add("asof " ASOF_VERSION).add(static_cast<uint64_t>(kSchemaVersion)).add(blocks::kVersion);
   struct stat own {};
   if (::stat("/proc/self/exe", &own) == 0) add_state(key, file_state("", own));
   ::dl_iterate_phdr(add_object, &key);

@@ -66,7 +66,7 @@ TEST(BlockParts, OfDifferentRecordingsAreRefused) {
 TEST(BlockParts, OfAnotherVersionAreRefused) {
   Bytes bytes = write(open_demo());
   const TempDir dir;
-  for (const int version : {0, blocks::kOldVersion - 1, blocks::kGrowingVersion + 1}) {
+  for (const int version : {0, blocks::kOldestVersion - 1, blocks::kGrowingVersion + 1}) {
     bytes[8] = static_cast<uint8_t>(version);
     const auto capture = read(dir, bytes);
     ASSERT_FALSE(capture.has_value());

@@ -11,15 +11,40 @@
 #include "decoder/blocks/block_capture.h"
 #include "decoder/blocks/block_file.h"
 #include "decoder/blocks/block_writer.h"
+#include "decoder/blocks/changing_text.h"
 #include "decoder/pipeline/pipeline.h"
 #include "tests/decoder/blocks/block_copy.h"
 #include "tests/support/sim_random.h"
 #include "tests/support/temp_dir.h"
+#include "textstore/builder.h"
+#include "textstore/text_image.h"
 
 namespace asof::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Kernel text that changes, and what else the store says of it.
+void expect_same_changes(const TextStore& a, const TextStore& b) {
+  const auto changing = [](const TextStore& text) {
+    std::vector<Cell> cells = text.cells(kKernelSpace, {Addr{1} << 63U, UINT64_MAX});
+    std::erase_if(cells, [](const Cell& c) { return c.versions.empty() || c.stable(); });
+    return cells;
+  };
+  const std::vector<Cell> cells = changing(a), others = changing(b);
+  ASSERT_EQ(cells.size(), others.size());
+  for (size_t i = 0; i < cells.size(); ++i) {
+    ASSERT_EQ(cells[i].range, others[i].range);
+    ASSERT_EQ(cells[i].versions.size(), others[i].versions.size());
+    for (size_t k = 0; k < cells[i].versions.size(); ++k) {
+      const Version &v = cells[i].versions[k], &w = others[i].versions[k];
+      EXPECT_TRUE(v.from == w.from && v.until == w.until && v.origin == w.origin && v.unsure == w.unsure);
+      EXPECT_TRUE(same_bytes(&v, &w, cells[i].range.size()));
+    }
+  }
+  EXPECT_EQ(a.unsure_from(), b.unsure_from());
+  EXPECT_EQ(a.losses().size(), b.losses().size());
+}
 
 void expect_same_description(const Capture& a, const Capture& b) {
   EXPECT_EQ(a.machine, b.machine);
@@ -45,6 +70,7 @@ void expect_same_description(const Capture& a, const Capture& b) {
     EXPECT_EQ(a.text->pokes()[i].addr, b.text->pokes()[i].addr);
     EXPECT_EQ(a.text->pokes()[i].time, b.text->pokes()[i].time);
   }
+  expect_same_changes(*a.text, *b.text);
   const auto symbols = a.symbols.all(), others = b.symbols.all();
   ASSERT_EQ(symbols.size(), others.size());
   for (size_t i = 0; i < symbols.size(); ++i) {
@@ -144,6 +170,48 @@ INSTANTIATE_TEST_SUITE_P(
           name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
       return name;
     });
+
+// Two changes that would be one, had no records been lost between them. Origins are numbers of changes: none may go.
+class PokesAroundALoss : public testing::Test {
+ protected:
+  static constexpr Addr kSite = 0xffffffff81000040;
+  PokesAroundALoss() {
+    Builder builder;
+    const OriginRef kcore = builder.add_origin({OriginKind::kKcore, "kcore", 0, {}});
+    builder.add_layer({.range = range_of(kSite - 0x40, text_.size()), .bytes = text_, .origin = kcore});
+    for (const Time t : {1000, 3000})
+      builder.add_poke(
+          {.addr = kSite, .time = t, .old_bytes = breakpoint_, .new_bytes = nop_, .file_offset = 8});
+    builder.add_poke(
+        {.addr = kSite, .time = 90'000, .old_bytes = nop_, .new_bytes = breakpoint_, .file_offset = 9});
+    builder.add_lost({.source = 0, .after = 1500, .until = 2500, .count = 3});
+    capture_.text = std::move(builder).build();
+  }
+  const Bytes text_ = Bytes(0x80, 0x90), breakpoint_ = {0xcc}, nop_ = {0x90};
+  Capture capture_;
+};
+
+TEST_F(PokesAroundALoss, AreBothThere) {
+  ASSERT_EQ(capture_.text->pokes().size(), 3U);
+  Capture copy;
+  ASSERT_TRUE(blocks::take_capture(blocks::put_capture(capture_), copy));
+  ASSERT_EQ(copy.text->pokes().size(), 3U);
+  EXPECT_EQ(copy.text->pokes()[1].time, 3000);
+  expect_same_changes(*capture_.text, *copy.text);
+  EXPECT_NE(copy.text->unsure_from(), kTimeMax);
+}
+
+// Of versions before 8: nothing is said of what cannot be told.
+TEST_F(PokesAroundALoss, AreBothThereInAnOlderStream) {
+  Bytes body = blocks::put_capture(capture_);
+  blocks::Writer text;
+  blocks::put_changing_text(text, *capture_.text, [](OriginRef origin) { return origin; });
+  body.resize(body.size() - text.size());
+  Capture copy;
+  ASSERT_TRUE(blocks::take_capture(body, copy));
+  EXPECT_EQ(copy.text->pokes().size(), 3U);
+  EXPECT_TRUE(copy.text->cell(kKernelSpace, kSite).versions.empty());
+}
 
 // The first change of the demo's text says otherwise when it was made, or how long it was.
 class BlockCapture : public testing::Test {
