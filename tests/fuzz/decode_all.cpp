@@ -15,36 +15,56 @@
 
 namespace asof::fuzz {
 
-// By instruction: where blocks end is no part of the flow.
 void FlowSum::deliver(Chunk& chunk, const Stream&, Prepared*) {
-  add(chunk.stream);
+  size_t event = 0, gap = 0;
+  const auto before = [&](size_t position) {
+    for (; event < chunk.events.size() && chunk.events[event].step <= position; ++event)
+      add_event(chunk.stream, chunk.events[event]);
+    for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap)
+      add_gap(chunk.stream, chunk.gaps[gap]);
+  };
   for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
-    FUZZ_CHECK(step->count != 0 && step->count <= step->block->count);
-    Addr ip = step->block->ip;
-    for (uint32_t i = 0; i < step->count; ++i) {
-      add(ip);
-      ip += step->block->lengths[i];
-    }
-    FUZZ_CHECK(ip <= step->block->end());
+    before(step.position());
+    add_step(chunk.stream, *step);
     instructions_ += step->count;
   }
-  for (const Event& e : chunk.events) {
-    FUZZ_CHECK(e.step <= chunk.steps.size());
-    add_event(e);
-  }
-  for (const Gap& g : chunk.gaps) {
+  for (const Event& e : chunk.events) FUZZ_CHECK(e.step <= chunk.steps.size());
+  for (const Gap& g : chunk.gaps)
     FUZZ_CHECK(g.step <= chunk.steps.size() && g.begin <= g.end && g.code != Code::kNone);
-    add_gap(g);
+  before(chunk.steps.size());
+}
+
+uint64_t FlowSum::value() const {
+  Sum all;
+  for (const auto& [stream, sum] : streams_) all.add(stream), all.add(sum.value);
+  return all.value;
+}
+
+void FlowSum::add(size_t stream, std::initializer_list<uint64_t> item) {
+  Sum sum;
+  sum.add(stream);
+  for (const uint64_t number : item) sum.add(number);
+  streams_[stream].add(sum.value);
+  unordered_ += sum.value;
+}
+
+// By instruction: where blocks end is no part of the flow.
+void FlowSum::add_step(size_t stream, const Step& s) {
+  FUZZ_CHECK(s.count != 0 && s.count <= s.block->count);
+  Addr ip = s.block->ip;
+  for (uint32_t i = 0; i < s.count; ++i) {
+    add(stream, {ip, static_cast<uint64_t>(s.confidence), static_cast<uint64_t>(s.time)});
+    ip += s.block->lengths[i];
   }
+  FUZZ_CHECK(ip <= s.block->end());
 }
 
-void FlowSum::add_event(const Event& e) {
-  add(static_cast<uint64_t>(e.kind)), add(e.ip), add(e.a), add(e.b), add(e.offset),
-      add(static_cast<uint64_t>(e.time));
+void FlowSum::add_event(size_t stream, const Event& e) {
+  add(stream, {static_cast<uint64_t>(e.kind), e.ip, e.a, e.b, e.offset, static_cast<uint64_t>(e.time)});
 }
 
-void FlowSum::add_gap(const Gap& g) {
-  add(static_cast<uint64_t>(g.code)), add(g.begin), add(g.end), add(g.ip), add(g.resume_ip);
+void FlowSum::add_gap(size_t stream, const Gap& g) {
+  add(stream, {static_cast<uint64_t>(g.code), g.begin, g.end, g.ip, g.resume_ip});
 }
 
 namespace {

@@ -1,24 +1,41 @@
 // Decodes a capture in this process and says what came out, as one number: for comparisons between ways to decode.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
+#include <map>
 #include <optional>
 
 #include "decoder/pipeline/pipeline.h"
 
 namespace asof::fuzz {
 
+// Of numbers, in order.
+struct Sum {
+  template <typename Number>
+  void add(Number number) {
+    value = (value ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15ULL + (value >> 29U);
+  }
+  bool operator==(const Sum&) const = default;
+  uint64_t value = 0;
+};
+
+// Of each stream by itself, however it is cut into chunks.
 class FlowSum final : public ChunkConsumer {
  public:
   void deliver(Chunk& chunk, const Stream& stream, Prepared* prepared) override;
-  uint64_t value() const { return sum_; }
+  uint64_t value() const;
+  // In any order: those of parts add up to that of all.
+  uint64_t unordered() const { return unordered_; }
   uint64_t instructions() const { return instructions_; }
 
  private:
-  void add_event(const Event& e);
-  void add_gap(const Gap& g);
-  void add(uint64_t number) { sum_ = (sum_ ^ number) * 0x9e3779b97f4a7c15ULL + (sum_ >> 29U); }
+  void add_step(size_t stream, const Step& s);
+  void add_event(size_t stream, const Event& e);
+  void add_gap(size_t stream, const Gap& g);
+  void add(size_t stream, std::initializer_list<uint64_t> item);
 
-  uint64_t sum_ = 0, instructions_ = 0;
+  std::map<size_t, Sum> streams_;
+  uint64_t unordered_ = 0, instructions_ = 0;
 };
 
 // Over steps, events and gaps, in order.
