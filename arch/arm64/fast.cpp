@@ -290,10 +290,13 @@ void Flow::fast_end(State& s, const FastWalk& w, const FastHot& hot) {
   s.in_user = w.space != kKernelSpace;
   if (s.in_user) s.user_space = w.space;
   if (fast_is_unsure(w.space)) {
+    // As place_known() does: in front of each address something ran.
+    if (hot.addresses != 0 && unsure_ != walk::Unsure::kAlways) {
+      s.rets.doubt();
+      s.calls_missing = true;
+      stop_counting(s);
+    }
     s.unsure = unsure_ == walk::Unsure::kAlways || !s.fresh;
-    s.rets.doubt();
-    s.calls_missing = true;
-    stop_counting(s);
   } else if (w.synced_lo) {
     s.synced = std::max(*w.synced_lo == kTimeMin ? bounds_.lo : *w.synced_lo, s.anchor_lo);
   }

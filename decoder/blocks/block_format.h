@@ -27,8 +27,8 @@ inline constexpr uint16_t kVersion = 8, kOldestVersion = 4;
 // Of a part that was written while its recording went on: its description is there more than once, and the last one
 // holds.
 inline constexpr uint16_t kGrowingVersion = kVersion + 1;  // odd ones before, too
-inline constexpr uint32_t kHeaderSize = 24;           // of a part
-inline constexpr uint32_t kRecordMagic = 0x72626c61;  // "albr"
+inline constexpr uint32_t kHeaderSize = 24;                // of a part
+inline constexpr uint32_t kRecordMagic = 0x72626c61;       // "albr"
 inline constexpr uint32_t kRecordHeader = 16;
 // Bytes of one record, unpacked: more is damage. What describes code and recording is kept in memory, so its
 // total may be at most this many times its size in the file.

@@ -96,6 +96,7 @@ FUZZ_TARGET(capture) {
         asof::fuzz::check_block_stream(*capture, folder + "/made.blocks");
         break;
       default:
+        asof::fuzz::check_same_flow(*capture, bytes.size() % 8 == 2);
         asof::fuzz::check_folded(*capture);
         asof::fuzz::check_cycles(*capture);
     }

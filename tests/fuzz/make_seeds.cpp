@@ -368,7 +368,8 @@ Files files_of(const fs::path& folder) {
   Files files;
   size_t all = 0;
   for (auto& [size, file] : by_size) {
-    if ((all += size) > kMostBytes || files.size() == kMostFiles) break;
+    all += size;
+    if (all > kMostBytes || files.size() == kMostFiles) break;
     files.insert(std::move(file));
   }
   return files;
