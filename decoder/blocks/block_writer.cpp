@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "decoder/blocks/block_capture.h"
+#include "decoder/io/content_hash.h"
 #include "decoder/io/zstd.h"
 #include "textstore/check.h"
 
@@ -84,7 +85,8 @@ uint32_t BlockWriter::id_of(const Block* block) {
   const auto known = by_pointer_.find(block);
   if (known != by_pointer_.end()) return known->second;
   const Block& b = *block;
-  const Key key{b.ip, b.from, b.until, b.space, number_of(b.origin), b.size, b.count, b.mode, b.kind};
+  const uint64_t bytes = hash_text({reinterpret_cast<const char*>(b.bytes), b.size}, 0);
+  const Key key{b.ip, bytes, b.from, b.until, b.space, number_of(b.origin), b.size, b.count, b.mode, b.kind};
   const auto [entry, is_new] = by_content_.insert({key, static_cast<uint32_t>(nodes_.size())});
   const uint32_t id = entry->second;
   if (is_new) {

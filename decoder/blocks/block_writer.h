@@ -53,9 +53,10 @@ class BlockWriter {
   size_t block_count() const { return nodes_.size() - 1; }
 
  private:
-  // Two blocks that agree in all of this have the same bytes.
+  // What makes a block. Two that agree in all but their bytes are versions of one origin and time, where it is open which ran.
   struct Key {
     Addr ip;
+    uint64_t bytes;  // hash
     Time from, until;
     Space space;
     OriginRef origin;

@@ -94,6 +94,40 @@ class BlockStreams : public testing::TestWithParam<std::string> {
   }
 };
 
+// Two versions of one origin, of which it is open which ran, differ in nothing but their bytes. The second was given as the
+// first.
+TEST(BlockStream, VersionsWithOtherBytesAreOtherBlocks) {
+  const Capture demo = open_demo();
+  const Addr ip = demo.text->cells(kKernelSpace, {Addr{1} << 63U, UINT64_MAX})[1].range.begin;
+  const Bytes bytes[] = {{0x90, 0x66, 0x90}, {0x66, 0x90, 0x90}}, lengths[] = {{1, 2}, {2, 1}};
+  Block blocks[2];
+  Chunk chunk;
+  chunk.last = true;
+  for (size_t i = 0; i < 2; ++i) {
+    blocks[i] = {
+        .ip = ip, .size = 3, .count = 2, .origin = 1, .bytes = bytes[i].data(), .lengths = lengths[i].data()};
+    Step step;
+    step.block = &blocks[i];
+    step.count = 2;
+    step.confidence = Confidence::kAmbiguous;
+    chunk.steps.push_back(step);
+  }
+  Record record(demo);
+  record.deliver(chunk, demo.streams[0], nullptr);
+  record.finish();
+  const TempDir dir;
+  const auto copy = read(dir, record.bytes);
+  ASSERT_TRUE(copy.has_value()) << copy.error().reason;
+  struct Read final : ChunkConsumer {
+    void deliver(Chunk& c, const Stream&, Prepared*) override {
+      for (const Step& s : c.steps) texts.emplace_back(s.block->bytes, s.block->bytes + s.block->size);
+    }
+    std::vector<Bytes> texts;
+  } reader;
+  ASSERT_TRUE(run_pipeline(*copy, {}, ChunkOrder::kByTime, reader));
+  EXPECT_EQ(reader.texts, (std::vector<Bytes>{bytes[0], bytes[1]}));
+}
+
 // Decoding was interrupted: what was written is read, and nobody takes it for all.
 TEST(BlockStream, StoppedEarlyCanBeReadAndSaysSo) {
   class Part final : public ChunkConsumer {
