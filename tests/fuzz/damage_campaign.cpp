@@ -76,6 +76,10 @@ class Campaign {
   void run(uint64_t number);
   std::vector<std::string> arguments_for(const std::string& command, const fs::path& input,
                                          const fs::path& folder) const;
+  // What must not differ, and does; empty: nothing. `first`: of the command.
+  std::string difference(uint64_t number, const std::string& command, const Sample& sample,
+                         const Usage& first);
+  Usage run_command(const std::string& command, const Sample& sample) const;
   const std::string& undamaged(const Sample& sample, const std::string& command);
   void finding(uint64_t number, const std::string& what, const std::vector<std::string>& arguments,
                const std::string& done);
@@ -210,11 +214,54 @@ void Campaign::run(uint64_t number) {
     what = "other figures, and not a word of damage";
   if (what.empty() && usage.peak > options_.limits.peak)
     what = fmt::format("takes {} MiB", usage.peak >> 20U);
+  if (what.empty()) what = difference(number, command, sample, usage);
   if (!what.empty()) finding(number, what + " (" + sample.name + ")", arguments, damaged.done);
   Outcomes& o = verbs_[command.substr(0, command.find(' '))];
   ++o.by_status[usage.status];
   if (usage.cpu > o.most_cpu) o.most_cpu = usage.cpu, o.slowest = number;
   if (usage.peak > o.most_memory) o.most_memory = usage.peak, o.largest = number;
+}
+
+Usage Campaign::run_command(const std::string& command, const Sample& sample) const {
+  const fs::path folder = work_ / "run", in = folder / "in";
+  return run_program(arguments_for(command, sample.argument.empty() ? in : in / sample.argument, folder),
+                     folder, options_.limits);
+}
+
+// Of each file that a command wrote, its content.
+std::map<std::string, std::vector<uint8_t>> written(const fs::path& folder) {
+  std::map<std::string, std::vector<uint8_t>> all;
+  for (const char* name : {"out", "lake"}) {
+    if (!fs::exists(folder / name)) continue;
+    for (auto& [file, bytes] : files_of(folder / name))
+      all[std::string(name) + "/" + file] = std::move(bytes);
+  }
+  return all;
+}
+
+// One worker and several give the same bytes; what was packed, planned or decoded to a block stream is the capture.
+std::string Campaign::difference(uint64_t number, const std::string& command, const Sample& sample,
+                                 const Usage& first) {
+  const auto same = [&](const char* of_input, const char* of_made) -> std::string {
+    const Usage input = run_command(of_input, sample), made = run_command(of_made, sample);
+    return input.out == made.out ? "" : fmt::format("other output of '{}' and '{}'", of_input, of_made);
+  };
+  const fs::path folder = work_ / "run";
+  if (command == "pack -i IN -o OUT" && fs::exists(folder / "out"))
+    return same("digest -i IN", "digest -i OUT");
+  if (command == "plan IN -o DIR/plan" && fs::exists(folder / "plan/core.asof"))
+    return same("digest -i IN", "digest -i DIR/plan");
+  if (command == "decode -i IN --format blocks -o OUT" && fs::exists(folder / "out"))
+    return same("timeline -i IN --format csv -o -", "timeline -i OUT --format csv -o -");
+  constexpr std::array kOneThread = {"pack", "plan", "merge", "doctor", "events", "text", "decode --plan"};
+  const auto begins = [&](const char* with) { return command.starts_with(with); };
+  if (number % 4 != 0 || std::ranges::any_of(kOneThread, begins) || command.ends_with("-j1")) return {};
+  const auto files = written(folder);
+  for (const char* name : {"out", "lake"}) fs::remove_all(folder / name);
+  const Usage one = run_command(command + " -j1", sample);
+  if (one.status != first.status || one.out != first.out || one.err != first.err)
+    return "other output with -j1";
+  return written(folder) == files ? "" : "other files with -j1";
 }
 
 void Campaign::print() const {

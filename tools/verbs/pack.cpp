@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "decoder/io/files_read.h"
 #include "decoder/open/archive.h"
 #include "tools/cli/verbs.h"
 #include "tools/output/format.h"
@@ -172,10 +173,11 @@ ExitCode run_pack(const PackOptions& o) {
                        "use .tar, .tar.zst, .tar.gz or .tar.xz"});
     return kExitUsage;
   }
+  FilesRead files;
   const auto capture = open_for_verb(o.input, diagnostics);
   if (!capture) return kExitInput;
   if (!is_recording(*capture, diagnostics)) return kExitUsage;
-  const PackList list = files_of(*capture, o.input.input, o.input.capture);
+  const PackList list = files_of(*capture, o.input.input, o.input.capture, files.take());
   for (const auto& [file, reason] : list.refused) {
     diagnostics.error({Code::kCannotPack, file, Error::kNoOffset, reason + "; the archive is without it",
                        "give the folder it belongs to with --symfs if it is meant to be packed"});

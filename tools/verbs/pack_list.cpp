@@ -64,8 +64,9 @@ bool is_jitdump(const fs::path& file) {
 
 class Gatherer {
  public:
-  Gatherer(const Capture& capture, const std::string& path, const CaptureOptions& options)
-      : capture_(capture), path_(path), options_(options) {}
+  Gatherer(const Capture& capture, const std::string& path, const CaptureOptions& options,
+           const std::vector<FileState>& read)
+      : capture_(capture), path_(path), options_(options), read_(read) {}
 
   PackList run() {
     if (capture_.perf) {
@@ -74,9 +75,7 @@ class Gatherer {
       add_mapped_files();
       add_kernel_files();
     } else {
-      const fs::path input(path_);
-      std::error_code ignored;
-      add_tree(fs::is_directory(input, ignored) ? input : input.parent_path(), "capture");
+      add_read();
     }
     PackList out;
     for (const auto& [name, file] : files_) out.files.push_back({name, file});
@@ -99,6 +98,25 @@ class Gatherer {
       files_.try_emplace(name, real.string());
     else
       refused_.emplace(file.string(), "it is a link that leads out of the capture's folder");
+  }
+  // What opening read. There may be anything beside it.
+  void add_read() {
+    const fs::path input(path_);
+    std::error_code ignored;
+    fs::path root = fs::is_directory(input, ignored) ? input : input.parent_path();
+    if (root.empty()) root = ".";
+    const auto plain = [](const fs::path& path) { return fs::absolute(path).lexically_normal(); };
+    for (const FileState& file : read_) {
+      if (!file.there || !fs::is_regular_file(file.path, ignored)) continue;
+      std::string name = plain(file.path).lexically_relative(plain(root)).string();
+      if (name.starts_with("..")) {
+        refused_.emplace(file.path, "it is not in the capture's folder");
+        continue;
+      }
+      if (capture_.blocks && !name.ends_with(".blocks"))
+        name += ".blocks";  // by which they are known in a folder
+      add_own("capture/" + name, file.path, root);
+    }
   }
   void add_tree(const fs::path& folder, const std::string& name) {
     const fs::path root = folder.empty() ? fs::path(".") : folder;
@@ -244,14 +262,16 @@ class Gatherer {
   const Capture& capture_;
   const std::string& path_;
   const CaptureOptions& options_;
+  const std::vector<FileState>& read_;
   std::map<std::string, std::string> files_;
   std::map<std::string, std::string> refused_;
 };
 
 }  // namespace
 
-PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options) {
-  return Gatherer(capture, path, options).run();
+PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options,
+                  const std::vector<FileState>& read) {
+  return Gatherer(capture, path, options, read).run();
 }
 
 }  // namespace asof

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/io/files_read.h"
 #include "decoder/io/sideband_notices.h"
 #include "decoder/model/capture.h"
 
@@ -25,8 +26,9 @@ struct PackList {
   std::vector<std::pair<std::string, std::string>> refused;
 };
 
-// `path` and `options` are those the capture was opened with. What a recording mapped and this machine does
+// `path` and `options` are those the capture was opened with, `read` what opening it read. What a recording mapped and this machine does
 // not have is reported by opening the capture, not here.
-PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options);
+PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options,
+                  const std::vector<FileState>& read);
 
 }  // namespace asof

@@ -1,5 +1,6 @@
 // asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and needs only the
 // archive.
+#include <algorithm>
 #include <map>
 #include <ostream>
 
@@ -46,6 +47,60 @@ TEST_P(Pack, DecodesTheSameWithNothingElse) {
     EXPECT_TRUE(fs::is_empty(dir.path() / "tmp")) << "unpacked files were left behind";
     EXPECT_FALSE(fs::exists(archive + ".part"));
   }
+}
+
+std::vector<std::string> names_in_archive(const std::string& archive, const fs::path& folder) {
+  EXPECT_EQ(run_asof("unpack -o " + folder.string() + " " + archive).status, 0);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(folder));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Everything in the folder of such a capture was packed, whatever it was: for x.blocks at home, all of home.
+TEST(PackedFiles, TakesNothingThatLiesBesideABlockStream) {
+  const TempDir dir;
+  const fs::path home = dir.path() / "home";
+  fs::create_directories(home / "mail");
+  write_text(home / "secret", "secret\n");
+  write_text(home / "mail" / "inbox", "secret\n");
+  const std::string demo = std::string(ASOF_TEST_DATA) + "/demo/perf.data";
+  ASSERT_EQ(run_asof("decode -q --format blocks -o " + (home / "flow").string() + " " + demo).status, 0);
+  const std::string archive = (dir.path() / "x.tar").string();
+  ASSERT_EQ(run_asof("pack -q " + (home / "flow").string() + " -o " + archive).status, 0);
+  EXPECT_EQ(names_in_archive(archive, dir.path() / "out"), std::vector<std::string>{"capture/flow.blocks"});
+  EXPECT_EQ(run_asof("digest -q " + archive).out, run_asof("digest -q " + (home / "flow").string()).out);
+}
+
+TEST(PackedFiles, TakesNothingThatABundleDoesNotName) {
+  const TempDir dir;
+  const fs::path home = dir.path() / "home";
+  fs::create_directories(home);
+  write_text(home / "secret", "secret\n");
+  write_bytes(home / "t.pt", std::vector<uint8_t>(16, 0x82));
+  write_bytes(home / "t.img", std::vector<uint8_t>(64, 0x90));
+  write_text(
+      home / "bundle.json",
+      R"({"format": "asof-bundle", "version": 1, "arch": "x86-64", "streams": [{"file": "t.pt", "cpu": 0}],)"
+      R"("text": [{"file": "t.img", "address": "0x1000"}]})");
+  const std::string archive = (dir.path() / "x.tar").string();
+  EXPECT_EQ(run_asof("pack -q " + (home / "bundle.json").string() + " -o " + archive).status, 0);
+  EXPECT_EQ(names_in_archive(archive, dir.path() / "out"),
+            (std::vector<std::string>{"capture/bundle.json", "capture/t.img", "capture/t.pt"}));
+}
+
+// Output names files by their place in the archive, and is the same each time.
+TEST(PackedFiles, FilesAreNamedByTheirPlaceInIt) {
+  const TempDir dir;
+  const std::string archive = (dir.path() / "x.tar").string(), data = ASOF_TEST_DATA;
+  ASSERT_EQ(
+      run_asof("pack -q " + data + "/demo/perf.data --symfs " + data + "/demo/symfs -o " + archive).status,
+      0);
+  const Ran calls = run_asof("timeline -q --format csv -o - " + archive);
+  EXPECT_NE(calls.out.find(archive + "/symfs/opt/demo/worker"), std::string::npos);
+  EXPECT_EQ(calls.out, run_asof("timeline -q --format csv -o - " + archive).out);
 }
 
 INSTANTIATE_TEST_SUITE_P(
