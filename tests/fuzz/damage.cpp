@@ -179,8 +179,10 @@ std::string fault_of(const Usage& usage, const Damage& damage, const fs::path& f
 }
 
 bool tells_of_something(const Usage& usage) {
-  // Of trace that cannot be decoded at all, decode's last line counts the errors, and other verbs name report.
-  static const std::regex code("[EWI]-[A-Z]+-[0-9]{3}|errors? in [0-9]+ cause|asof report");
+  // Of trace that cannot be decoded at all, decode's last line counts the errors, and other verbs name report. Doctor's
+  // verdict has no code.
+  static const std::regex code(
+      "[EWI]-[A-Z]+-[0-9]{3}|errors? in [0-9]+ cause|asof report|\\bbad +[a-z]|\"bad\"");
   return std::regex_search(usage.err, code) || std::regex_search(usage.out, code);
 }
 

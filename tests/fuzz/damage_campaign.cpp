@@ -201,6 +201,9 @@ void Campaign::run(uint64_t number) {
   Damage damaged = damage(sample.files, random);
   if (sample.is_plan)
     damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
+  // Where a cut file lost its build-id, it is not the one that ran (E-TEXT-202): of no matter to who shows packets or records.
+  const bool without_code = command.starts_with("packets") || command.starts_with("events");
+  if (without_code && !damaged.done.starts_with("perf.data")) damaged.must_be_told = false;
   const fs::path folder = work_ / "run", input = folder / "in";
   const std::string* const expected =
       sample.is_checked && prints_figures(command) ? &undamaged(sample, command) : nullptr;
