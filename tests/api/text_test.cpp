@@ -1,5 +1,6 @@
 // Text at a time: equal to what `asof text` prints.
 #include <algorithm>
+#include <filesystem>
 
 #include "../support/temp_dir.h"
 #include "api_test.h"
@@ -71,9 +72,9 @@ TEST(Text, ChangesShowInTheImage) {
 // A block stream has no other text: what was there before a change is known from its record.
 TEST(Text, BeforeAChangeIsNotOfThatChange) {
   const asof::test::TempDir dir;
-  const std::string stream = dir.path() / "demo.blocks";
-  program_lines("decode -q --format blocks -o " + stream + " " + demo().arguments());
-  const asof::Text text = open({stream, {}}).text();
+  const std::string alone = dir.path() / "perf.data";  // without its copy of kcore
+  std::filesystem::copy_file(ASOF_TEST_DATA "/demo/perf.data/data", alone);
+  const asof::Text text = open({alone, {}}).text();
   const asof::TextChange& c = text.changes()[0];
   const asof::AddressRange range{c.address, c.address + c.old_bytes.size()};
   const auto before = text.at(range, c.time - 1), after = text.at(range, c.time + 1);

@@ -138,7 +138,9 @@ void Campaign::corpus() {
     sample.name = "corpus " + name;
     for (const auto& [file, part] : split_files(bytes)) sample.files[file].assign(part.begin(), part.end());
     for (const char* argument : {"perf.data", "bundle.json", "trace.json", "snapshot.ini"}) {
-      if (sample.argument.empty() && sample.files.contains(argument)) sample.argument = argument;
+      const bool there =
+          sample.files.contains(argument) || sample.files.contains(std::string(argument) + "/data");
+      if (sample.argument.empty() && there) sample.argument = argument;
     }
     if (!sample.argument.empty()) samples_.push_back(std::move(sample));
   }
@@ -201,8 +203,10 @@ void Campaign::run(uint64_t number) {
   Damage damaged = damage(sample.files, random);
   if (sample.is_plan)
     damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
-  // Where a cut file lost its build-id, it is not the one that ran (E-TEXT-202): of no matter to who shows packets or records.
-  const bool without_code = command.starts_with("packets") || command.starts_with("events");
+  // Where a cut file lost its build-id, it is not the one that ran (E-TEXT-202): of no matter to who shows packets, records or text of the kernel.
+  constexpr std::array kWithoutIt = {"packets", "events", "text"};
+  const bool without_code =
+      std::ranges::any_of(kWithoutIt, [&](const char* verb) { return command.starts_with(verb); });
   if (without_code && !damaged.done.starts_with("perf.data")) damaged.must_be_told = false;
   const fs::path folder = work_ / "run", input = folder / "in";
   const std::string* const expected =
