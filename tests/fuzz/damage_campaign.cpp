@@ -260,6 +260,13 @@ std::string Campaign::difference(uint64_t number, const std::string& command, co
     return same("digest -i IN", "digest -i DIR/plan");
   if (command == "decode -i IN --format blocks -o OUT" && fs::exists(folder / "out"))
     return same("timeline -i IN --format csv -o -", "timeline -i OUT --format csv -o -");
+  if (command.starts_with("query") && first.status != 1) {
+    for (const char* when : {"a query that fills the cache", "a query from the cache"}) {
+      const Usage cached = run_command(command + " --cache always --cache-dir DIR/cache", sample);
+      if (cached.status != first.status || cached.out != first.out)
+        return fmt::format("other output of {}", when);
+    }
+  }
   constexpr std::array kOneThread = {"pack", "plan", "merge", "doctor", "events", "text", "decode --plan"};
   const auto begins = [&](const char* with) { return command.starts_with(with); };
   if (number % 4 != 0 || std::ranges::any_of(kOneThread, begins) || command.ends_with("-j1")) return {};

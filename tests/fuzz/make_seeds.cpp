@@ -391,8 +391,10 @@ Files capture_at(const Files& files, const fs::path& input, const std::string& a
   Files out;
   for (const auto& [name, bytes] : files) {
     const std::string place = fs::path(name).lexically_relative(beside.empty() ? "." : beside).string();
-    if (place.starts_with("..")) continue;
     const std::string in_folder = folder.empty() ? ".." : fs::path(name).lexically_relative(folder).string();
+    const fs::path above = beside / *fs::path(place).begin();
+    const bool of_another = above != folder && files.contains((above / "data").string());
+    if (place.starts_with("..") || of_another) continue;
     if (name == input)
       out[as] = bytes;
     else if (!in_folder.starts_with(".."))
