@@ -21,7 +21,8 @@ struct Sample {
 
 struct Damage {
   std::string done;
-  bool must_be_told = false;  // all of it is that a file was cut whose format says how long it is
+  bool must_be_told =
+      false;  // all of it is that a file that is read was cut, whose format says how long it is
 };
 
 // One to four of: bits flipped, bytes or numbers overwritten, parts removed, repeated, inserted, the end cut off.

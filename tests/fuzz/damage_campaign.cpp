@@ -203,11 +203,6 @@ void Campaign::run(uint64_t number) {
   Damage damaged = damage(sample.files, random);
   if (sample.is_plan)
     damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
-  // Where a cut file lost its build-id, it is not the one that ran (E-TEXT-202): of no matter to who shows packets, records or text of the kernel.
-  constexpr std::array kWithoutIt = {"packets", "events", "text"};
-  const bool without_code =
-      std::ranges::any_of(kWithoutIt, [&](const char* verb) { return command.starts_with(verb); });
-  if (without_code && !damaged.done.starts_with("perf.data")) damaged.must_be_told = false;
   const fs::path folder = work_ / "run", input = folder / "in";
   const std::string* const expected =
       sample.is_checked && prints_figures(command) ? &undamaged(sample, command) : nullptr;
