@@ -73,14 +73,28 @@ void put_pokes(Writer& w, const TextStore& text) {
   }
 }
 
-void put_changing_text(Writer& w, const TextStore& text, const NumberOf& number_of) {
-  w.varint(text.losses().size());
-  for (const LostRecords& l : text.losses()) {
+void put_losses(Writer& w, std::span<const LostRecords> losses) {
+  w.varint(losses.size());
+  for (const LostRecords& l : losses) {
     w.varint(l.source);
     w.signed_varint(l.after);
     w.signed_varint(l.until);
     w.varint(l.count);
   }
+}
+
+void take_losses(Source& in, std::vector<LostRecords>& out) {
+  for (uint64_t i = 0, n = in.count(4); i < n && in.ok(); ++i) {
+    LostRecords& l = out.emplace_back();
+    l.source = static_cast<uint32_t>(in.varint());
+    l.after = in.signed_varint();
+    l.until = in.signed_varint();
+    l.count = in.varint();
+  }
+}
+
+void put_changing_text(Writer& w, const TextStore& text, const NumberOf& number_of) {
+  put_losses(w, text.losses());
   w.signed_varint(text.unsure_from());
   const std::vector<Cell> cells = changing_cells(text);
   w.varint(cells.size());
@@ -181,13 +195,7 @@ bool ChangingText::Taken::take_cells(Source& in) {
 }
 
 void ChangingText::take_text(Source& in) {
-  for (uint64_t i = 0, n = in.count(4); i < n && in.ok(); ++i) {
-    LostRecords& l = taken_->impl().losses.emplace_back();
-    l.source = static_cast<uint32_t>(in.varint());
-    l.after = in.signed_varint();
-    l.until = in.signed_varint();
-    l.count = in.varint();
-  }
+  take_losses(in, taken_->impl().losses);
   taken_->impl().unsure_from = in.signed_varint();
   if (!taken_->take_cells(in)) in.take(UINT64_MAX);
 }

@@ -3,6 +3,8 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "decoder/blocks/block_format.h"
 #include "textstore/text_store.h"
@@ -12,6 +14,8 @@ namespace asof::blocks {
 // The number that an origin has in the stream.
 using NumberOf = std::function<OriginRef(OriginRef)>;
 
+void put_losses(Writer& out, std::span<const LostRecords> losses);
+void take_losses(Source& in, std::vector<LostRecords>& out);
 void put_pokes(Writer& out, const TextStore& text);
 void put_changing_text(Writer& out, const TextStore& text, const NumberOf& number_of);
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "decoder/blocks/block_capture.h"
+#include "decoder/blocks/changing_text.h"
 #include "textstore/builder.h"
 #include "textstore/text_store_impl.h"
 
@@ -119,13 +120,7 @@ void put_facts(Writer& w, const Impl& impl, const Extents& extents) {
     w.varint(p.new_len);
     if (p.old_len + p.new_len != 0) w.varint(extents.place(p.bytes));
   }
-  w.varint(impl.losses.size());
-  for (const LostRecords& l : impl.losses) {
-    w.varint(l.source);
-    w.signed_varint(l.after);
-    w.signed_varint(l.until);
-    w.varint(l.count);
-  }
+  blocks::put_losses(w, impl.losses);
   w.signed_varint(impl.unsure_from);
   w.varint(impl.notices.size());
   for (const TextNotice& n : impl.notices) {
@@ -175,13 +170,7 @@ bool StoreReader::facts(Impl& out) {
     p.new_len = static_cast<uint16_t>(new_len);
     if (old_len + new_len != 0) p.bytes = bytes_at(in_.varint(), old_len + new_len);
   }
-  for (uint64_t i = 0, n = in_.count(4); i < n && in_.ok(); ++i) {
-    LostRecords& l = out.losses.emplace_back();
-    l.source = static_cast<uint32_t>(in_.varint());
-    l.after = in_.signed_varint();
-    l.until = in_.signed_varint();
-    l.count = in_.varint();
-  }
+  blocks::take_losses(in_, out.losses);
   out.unsure_from = in_.signed_varint();
   for (uint64_t i = 0, n = in_.count(5); i < n && in_.ok(); ++i) {
     TextNotice& t = out.notices.emplace_back();

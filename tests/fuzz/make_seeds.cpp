@@ -2,16 +2,12 @@
 // FOLDERS: what tests wrote (ASOF_TEST_KEEP, temp_dir.h).
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
-#include <set>
-#include <span>
 #include <string>
-#include <utility>
 
 #include "tests/fuzz/flow_capture.h"
+#include "tests/fuzz/seeds.h"
 #include "tests/support/etm_asm.h"
 #include "tests/support/etm_frames.h"
 #include "tests/support/etm_writer.h"
@@ -21,54 +17,41 @@
 #include "tests/support/pt_writer.h"
 
 namespace asof::test {
-namespace {
 
-namespace fs = std::filesystem;
-using Bytes = std::vector<uint8_t>;
-using Files = std::map<std::string, Bytes>;
+SeedBytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
-Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
-
-Bytes read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-Bytes joined(std::initializer_list<Bytes> parts) {
-  Bytes out;
-  for (const Bytes& p : parts) out.insert(out.end(), p.begin(), p.end());
+SeedBytes joined(std::initializer_list<SeedBytes> parts) {
+  SeedBytes out;
+  for (const SeedBytes& p : parts) out.insert(out.end(), p.begin(), p.end());
   return out;
 }
 
-Bytes number(uint64_t n, unsigned size) {
-  Bytes out;
-  for (unsigned i = 0; i < size; ++i) out.push_back(static_cast<uint8_t>(n >> (8 * i)));
-  return out;
-}
-
-// As fuzz::split_files() takes them apart.
-Bytes folder(const Files& files) {
-  Bytes out;
+SeedBytes folder(const SeedFiles& files) {
+  SeedBytes out;
   for (const auto& [name, bytes] : files) {
-    const Bytes mark = bytes_of("\n=== " + name + "\n");
+    const SeedBytes mark = bytes_of("\n=== " + name + "\n");
     out.insert(out.end(), mark.begin(), mark.end());
     out.insert(out.end(), bytes.begin(), bytes.end());
   }
   return out;
 }
 
-class Seeds {
- public:
-  explicit Seeds(fs::path to) : to_(std::move(to)) {}
-  void add(const std::string& target, const std::string& name, const Bytes& bytes) const {
-    fs::create_directories(to_ / target);
-    std::ofstream(to_ / target / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  }
+void Seeds::add(const std::string& target, const std::string& name, const SeedBytes& bytes) const {
+  std::filesystem::create_directories(to_ / target);
+  write_bytes(to_ / target / name, bytes);
+}
 
- private:
-  fs::path to_;
-};
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = SeedBytes;
+using Files = SeedFiles;
+
+Bytes number(uint64_t n, unsigned size) {
+  Bytes out;
+  for (unsigned i = 0; i < size; ++i) out.push_back(static_cast<uint8_t>(n >> (8 * i)));
+  return out;
+}
 
 // xor eax,eax; jnz .-2; call f; nopl 0(%rax,%rax); jmp *%rax; int3; f: nop; ret
 constexpr uint8_t kX86[] = {0x31, 0xc0, 0x75, 0xfc, 0xe8, 0x08, 0x00, 0x00, 0x00, 0x0f,
@@ -226,7 +209,7 @@ void bundles(const Seeds& seeds) {
 void demos(const Seeds& seeds, const fs::path& data) {
   for (const char* demo : {"demo", "demo-arm64"}) {
     const fs::path from = data / demo;
-    const Bytes perf = read(from / "perf.data" / "data");
+    const Bytes perf = read_bytes(from / "perf.data" / "data");
     seeds.add("perf_data", demo, joined({{0}, perf}));
     seeds.add("packets", demo,
               joined({{static_cast<uint8_t>(std::string_view(demo) == "demo" ? 2 : 0)},
@@ -234,14 +217,14 @@ void demos(const Seeds& seeds, const fs::path& data) {
     Files f;
     f["perf.data/data"] = perf;
     for (const char* name : {"kcore", "kallsyms", "modules"})
-      f[std::string("perf.data/kcore_dir/") + name] = read(from / "perf.data" / "kcore_dir" / name);
-    if (fs::exists(from / "symfs")) f["symfs/opt/demo/worker"] = read(from / "symfs/opt/demo/worker");
+      f[std::string("perf.data/kcore_dir/") + name] = read_bytes(from / "perf.data" / "kcore_dir" / name);
+    if (fs::exists(from / "symfs")) f["symfs/opt/demo/worker"] = read_bytes(from / "symfs/opt/demo/worker");
     seeds.add("capture", demo, folder(f));
     const Bytes names = f["perf.data/kcore_dir/kallsyms"];
     seeds.add("symbols", demo, joined({number(names.size(), 2), names, f["perf.data/kcore_dir/modules"]}));
     seeds.add("elf", demo, f["perf.data/kcore_dir/kcore"]);
   }
-  seeds.add("elf", "program", read(data / "demo/symfs/opt/demo/worker"));
+  seeds.add("elf", "program", read_bytes(data / "demo/symfs/opt/demo/worker"));
   seeds.add("symbols", "names",
             joined({number(0xffff, 2),
                     bytes_of("ffffffff81000000 T _ZN3foo3barERKSt6vectorIiSaIiEE\n"
@@ -348,107 +331,6 @@ void words(const Seeds& seeds) {
   seeds.add("text_store", "zeros", Bytes(64, 0));
 }
 
-// --- captures and files of other tests
-
-bool begins(const Bytes& b, std::string_view with) {
-  return b.size() >= with.size() && std::ranges::equal(std::span(b).first(with.size()), bytes_of(with));
-}
-bool is_perf(const Bytes& b) { return begins(b, "PERFILE2") || begins(b, "2ELIFREP"); }
-
-// Of what a fuzzer's input may have; files of a folder that is too large are left out, the largest first.
-Files files_of(const fs::path& folder) {
-  constexpr size_t kMostBytes = 1 << 17, kMostFiles = 60;
-  std::multimap<size_t, std::pair<std::string, Bytes>> by_size;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_symlink() || !entry.is_regular_file() || entry.file_size() > kMostBytes) continue;
-    Bytes bytes = read(entry.path());
-    const size_t size = bytes.size();
-    by_size.emplace(size, std::pair(entry.path().lexically_relative(folder).string(), std::move(bytes)));
-  }
-  Files files;
-  size_t all = 0;
-  for (auto& [size, file] : by_size) {
-    all += size;
-    if (all > kMostBytes || files.size() == kMostFiles) break;
-    files.insert(std::move(file));
-  }
-  return files;
-}
-
-// The name that `capture` gives what it opens; empty: the file is none of these.
-std::string input_name(const fs::path& name, const Bytes& bytes) {
-  if (is_perf(bytes)) return name.filename() == "data" ? "perf.data/data" : "perf.data";
-  for (const char* whole : {"bundle.json", "trace.json", "snapshot.ini"}) {
-    if (name.filename() == whole) return whole;
-  }
-  return {};
-}
-
-// The capture at `input` with the other files beside it, as `capture` names them.
-Files capture_at(const Files& files, const fs::path& input, const std::string& as) {
-  const fs::path folder = as == "perf.data/data" ? input.parent_path() : fs::path();
-  const fs::path beside = (folder.empty() ? input : folder).parent_path();
-  Files out;
-  for (const auto& [name, bytes] : files) {
-    const std::string place = fs::path(name).lexically_relative(beside.empty() ? "." : beside).string();
-    const std::string in_folder = folder.empty() ? ".." : fs::path(name).lexically_relative(folder).string();
-    const fs::path above = beside / *fs::path(place).begin();
-    const bool of_another = above != folder && files.contains((above / "data").string());
-    if (place.starts_with("..") || of_another) continue;
-    if (name == input)
-      out[as] = bytes;
-    else if (!in_folder.starts_with(".."))
-      out["perf.data/" + in_folder] = bytes;
-    else if (fs::path(name).extension() == ".dump")
-      out["jit-1.dump"] = bytes;
-    else if (input_name(name, bytes).empty())
-      out[place] = bytes;
-  }
-  return out;
-}
-
-// What tests wrote. Some write thousands that differ in a few bytes: of captures that have the same files of about the same
-// sizes there are the first four, and of the same bytes one.
-class Kept {
- public:
-  explicit Kept(const Seeds& seeds) : seeds_(seeds) {}
-  void add(const fs::path& path) {
-    const Files files = files_of(path);
-    for (const auto& [name, bytes] : files) {
-      if (begins(bytes,
-                 "\x7f"
-                 "ELF"))
-        add("elf", {{"", bytes}}, bytes);
-      if (begins(bytes, "JiTD") || begins(bytes, "DTiJ")) add("jitdump", {{"", bytes}}, bytes);
-      if (is_perf(bytes)) add("perf_data", {{"", bytes}}, joined({{0}, bytes}));
-      const std::string as = input_name(name, bytes);
-      // Not what is in ../shared.
-      if (as.empty() || !std::ranges::search(bytes, fs::current_path().string()).empty()) continue;
-      Files capture = capture_at(files, name, as);
-      add("capture", capture, folder(capture));
-      capture["catalogue"] = {};
-      add("capture", capture, folder(capture));
-    }
-  }
-
- private:
-  void add(const std::string& target, const Files& files, const Bytes& bytes) {
-    std::string alike = target;
-    const size_t about = files.size() == 1 ? 64 : 2048;
-    for (const auto& [name, b] : files) alike += " " + name + ":" + std::to_string(b.size() / about);
-    if (alike_[alike] == 4) return;
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const std::string name = "kept-" + std::to_string(std::hash<std::string_view>()(text));
-    if (!names_.insert(target + name).second) return;
-    ++alike_[alike];
-    seeds_.add(target, name, bytes);
-  }
-
-  const Seeds& seeds_;
-  std::map<std::string, int> alike_;
-  std::set<std::string> names_;
-};
-
 }  // namespace
 }  // namespace asof::test
 
@@ -469,11 +351,6 @@ int main(int argc, char** argv) {
   disassembly(seeds);
   etm3(seeds);
   words(seeds);
-  if (argc == 4) {
-    Kept kept(seeds);
-    for (const auto& entry : std::filesystem::directory_iterator(argv[3])) {
-      if (entry.is_directory()) kept.add(entry.path());
-    }
-  }
+  if (argc == 4) add_kept(seeds, argv[3]);
   return 0;
 }
