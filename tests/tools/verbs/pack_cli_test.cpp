@@ -4,6 +4,7 @@
 #include <map>
 #include <ostream>
 
+#include "tests/support/perf_data_writer.h"
 #include "tests/support/skip_without.h"
 #include "tests/tools/run_asof.h"
 
