@@ -59,15 +59,32 @@ std::vector<Cell> changing_cells(const TextStore& text) {
 
 }  // namespace
 
+void put_poke_head(Writer& w, const PokeRecord& p) {
+  w.varint(p.addr);
+  w.signed_varint(p.time);
+  w.varint(p.file_offset);
+  w.varint(p.source);
+  w.varint(p.old_len);
+  w.varint(p.new_len);
+}
+
+PokeRecord take_poke_head(Source& in) {
+  PokeRecord p;
+  p.addr = in.varint();
+  p.time = in.signed_varint();
+  p.file_offset = in.varint();
+  p.source = static_cast<uint32_t>(in.varint());
+  const uint64_t old_len = in.varint(), new_len = in.varint();
+  if (std::max(old_len, new_len) > UINT16_MAX) in.take(UINT64_MAX);
+  p.old_len = static_cast<uint16_t>(old_len);
+  p.new_len = static_cast<uint16_t>(new_len);
+  return p;
+}
+
 void put_pokes(Writer& w, const TextStore& text) {
   w.varint(text.pokes().size());
   for (const PokeRecord& p : text.pokes()) {
-    w.varint(p.addr);
-    w.signed_varint(p.time);
-    w.varint(p.file_offset);
-    w.varint(p.source);
-    w.varint(p.old_len);
-    w.varint(p.new_len);
+    put_poke_head(w, p);
     w.bytes(p.old_bytes());
     w.bytes(p.new_bytes());
   }
@@ -131,19 +148,12 @@ void ChangingText::take_origins(Source& in) {
 
 void ChangingText::take_pokes(Source& in) {
   for (uint64_t i = 0, n = in.count(6); i < n && in.ok(); ++i) {
-    PokeRecord p;
-    p.addr = in.varint();
-    p.time = in.signed_varint();
-    p.file_offset = in.varint();
-    p.source = static_cast<uint32_t>(in.varint());
-    const uint64_t old_len = in.varint(), new_len = in.varint();
-    const auto old_bytes = in.take(old_len), new_bytes = in.take(new_len);
-    const bool outside = std::max(old_len, new_len) > UINT64_MAX - p.addr;
-    const bool empty = old_len == 0 && new_len == 0, long_one = std::max(old_len, new_len) > UINT16_MAX;
-    if (empty || long_one || outside || p.time == kTimeMin) in.take(UINT64_MAX);
+    PokeRecord p = take_poke_head(in);
+    const auto old_bytes = in.take(p.old_len), new_bytes = in.take(p.new_len);
+    const bool empty = p.old_len == 0 && p.new_len == 0;
+    const bool outside = std::max(p.old_len, p.new_len) > UINT64_MAX - p.addr;
+    if (empty || outside || p.time == kTimeMin) in.take(UINT64_MAX);
     if (!in.ok()) return;
-    p.old_len = static_cast<uint16_t>(old_len);
-    p.new_len = static_cast<uint16_t>(new_len);
     p.bytes = taken_->pool.intern(old_bytes, new_bytes);
     taken_->pokes.push_back(p);
   }

@@ -16,6 +16,9 @@ using NumberOf = std::function<OriginRef(OriginRef)>;
 
 void put_losses(Writer& out, std::span<const LostRecords> losses);
 void take_losses(Source& in, std::vector<LostRecords>& out);
+// All of a poke but its bytes.
+void put_poke_head(Writer& out, const PokeRecord& poke);
+PokeRecord take_poke_head(Source& in);
 void put_pokes(Writer& out, const TextStore& text);
 void put_changing_text(Writer& out, const TextStore& text, const NumberOf& number_of);
 

@@ -112,12 +112,7 @@ void put_facts(Writer& w, const Impl& impl, const Extents& extents) {
   for (const Origin& o : impl.origins) blocks::put_origin(w, o);
   w.varint(impl.pokes.size());
   for (const PokeRecord& p : impl.pokes) {
-    w.varint(p.addr);
-    w.signed_varint(p.time);
-    w.varint(p.file_offset);
-    w.varint(p.source);
-    w.varint(p.old_len);
-    w.varint(p.new_len);
+    blocks::put_poke_head(w, p);
     if (p.old_len + p.new_len != 0) w.varint(extents.place(p.bytes));
   }
   blocks::put_losses(w, impl.losses);
@@ -159,16 +154,9 @@ bool StoreReader::facts(Impl& out) {
   for (uint64_t i = 0, n = in_.count(4); i < n && in_.ok(); ++i)
     out.origins.push_back(blocks::take_origin(in_));
   for (uint64_t i = 0, n = in_.count(6); i < n && in_.ok(); ++i) {
-    PokeRecord& p = out.pokes.emplace_back();
-    p.addr = in_.varint();
-    p.time = in_.signed_varint();
-    p.file_offset = in_.varint();
-    p.source = static_cast<uint32_t>(in_.varint());
-    const uint64_t old_len = in_.varint(), new_len = in_.varint();
-    if (old_len > UINT16_MAX || new_len > UINT16_MAX) return false;
-    p.old_len = static_cast<uint16_t>(old_len);
-    p.new_len = static_cast<uint16_t>(new_len);
-    if (old_len + new_len != 0) p.bytes = bytes_at(in_.varint(), old_len + new_len);
+    PokeRecord& p = out.pokes.emplace_back(blocks::take_poke_head(in_));
+    const uint64_t size = uint64_t{p.old_len} + p.new_len;
+    if (size != 0) p.bytes = bytes_at(in_.varint(), size);
   }
   blocks::take_losses(in_, out.losses);
   out.unsure_from = in_.signed_varint();

@@ -183,9 +183,7 @@ const std::string& Campaign::undamaged(const Sample& sample, const std::string& 
   if (fresh) {
     const fs::path folder = work_ / "run";
     write_files(*std::ranges::find(samples_, sample.name, &Sample::name), folder);
-    known->second =
-        run_program(arguments_for(command, folder / "in" / sample.argument, folder), folder, options_.limits)
-            .out;
+    known->second = run_command(command, sample).out;
   }
   return known->second;
 }
@@ -209,7 +207,7 @@ void Campaign::run(uint64_t number) {
   write_files(sample, folder);
   const auto arguments =
       arguments_for(command, sample.argument.empty() ? input : input / sample.argument, folder);
-  const Usage usage = run_program(arguments, folder, options_.limits);
+  const Usage usage = run_command(command, sample);
   std::string what = fault_of(usage, damaged, folder);
   if (what.empty() && expected != nullptr && usage.status == 0 && usage.out != *expected &&
       !tells_of_something(usage))

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "arch/chunk_items.h"
 #include "arch/x86/packet.h"
 #include "decoder/calls/timeline.h"
 #include "decoder/io/thrown_error.h"
@@ -16,12 +17,11 @@
 namespace asof::fuzz {
 
 void FlowSum::deliver(Chunk& chunk, const Stream&, Prepared*) {
-  size_t event = 0, gap = 0;
+  ChunkItems items(chunk);
   const auto before = [&](size_t position) {
-    for (; event < chunk.events.size() && chunk.events[event].step <= position; ++event)
-      add_event(chunk.stream, chunk.events[event]);
-    for (; gap < chunk.gaps.size() && chunk.gaps[gap].step <= position; ++gap)
-      add_gap(chunk.stream, chunk.gaps[gap]);
+    items.before(
+        position, [&](const Gap& g) { add_gap(chunk.stream, g); },
+        [&](const Event& e) { add_event(chunk.stream, e); });
   };
   for (auto step = chunk.steps.begin(); step != chunk.steps.end(); ++step) {
     before(step.position());

@@ -26,8 +26,8 @@ struct PackList {
   std::vector<std::pair<std::string, std::string>> refused;
 };
 
-// `path` and `options` are those the capture was opened with, `read` what opening it read. What a recording mapped and this machine does
-// not have is reported by opening the capture, not here.
+// `path` and `options` are those the capture was opened with, `read` what opening it read. What a recording mapped
+// and this machine does not have is reported by opening the capture, not here.
 PackList files_of(const Capture& capture, const std::string& path, const CaptureOptions& options,
                   const std::vector<FileState>& read);
 
