@@ -405,6 +405,7 @@ DwarfLines* SourceLines::lines_of(uint32_t file) { return impl_->lines_of(file);
 
 std::vector<Notice> SourceLines::take_notices() {
   std::vector<Notice> all = impl_->notices.take();
+  for (Notice& n : all) impl_->capture.archive_names.set_in(n);
   if (impl_->asked && !impl_->found && !std::exchange(impl_->told, true)) {
     all.push_back({Notice::Severity::kError, Code::kNoDebugInfo, "", Error::kNoOffset, kTimeMin,
                    "no source line is known of any code that ran",

@@ -14,6 +14,7 @@
 #include "arch/time_conversion.h"
 #include "arch/x86/x86.h"
 #include "decoder/io/notice.h"
+#include "decoder/model/archive_names.h"
 #include "decoder/model/code_map.h"
 #include "decoder/model/function_text.h"
 #include "decoder/model/shard.h"
@@ -103,6 +104,7 @@ struct Capture {
   std::optional<uint64_t> sampled_changes;
   std::vector<Notice> notices;
   std::map<uint32_t, uint64_t> record_counts;  // by PERF_RECORD type, decompressed
+  ArchiveNames archive_names;                  // for what is found in files later
   std::shared_ptr<const void> keep;            // mapped files that spans point into
   bool exclude_kernel = false, exclude_user = false;
   // Of block streams: times are of perf's clock, though what they were made by is not known.

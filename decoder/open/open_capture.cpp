@@ -119,30 +119,6 @@ NoticeKind kind_of(TextNotice::Kind kind) {
   return {Severity::kInfo, Code::kTextStoreNote};
 }
 
-// Files are named by their place in the archive: where it was unpacked is another place each time, and soon gone.
-class ArchiveNames {
- public:
-  ArchiveNames(std::string unpacked, std::string archive)
-      : unpacked_(std::move(unpacked)), archive_(std::move(archive)) {}
-  void set(Error& e) const {
-    for (std::string* text : {&e.where, &e.reason, &e.hint}) set(*text);
-  }
-  void set(Capture& c) const {
-    for (Notice& n : c.notices) {
-      for (std::string* text : {&n.where, &n.reason, &n.hint}) set(*text);
-    }
-    if (!c.text) return;
-    for (Origin& o : StoreAccess::of(*c.text).origins) set(o.name);
-  }
-
- private:
-  void set(std::string& text) const {
-    for (size_t at = 0; (at = text.find(unpacked_, at)) != std::string::npos; at += archive_.size())
-      text.replace(at, unpacked_.size(), archive_);
-  }
-  const std::string unpacked_, archive_;
-};
-
 // Unpacked into a directory that lives as long as the capture: its files are mapped.
 Result<Capture> open_archive(const std::string& path, const CaptureOptions& options) {
   auto tree = TemporaryTree::make();
@@ -158,10 +134,14 @@ Result<Capture> open_archive(const std::string& path, const CaptureOptions& opti
   auto capture = open_any(*place, inner);
   const ArchiveNames names((*tree)->path(), path);
   if (!capture) {
-    names.set(capture.error());
+    names.set_in(capture.error());
     return capture;
   }
-  names.set(*capture);
+  for (Notice& n : capture->notices) names.set_in(n);
+  if (capture->text) {
+    for (Origin& o : StoreAccess::of(*capture->text).origins) names.set(o.name);
+  }
+  capture->archive_names = names;
   struct Both {
     std::shared_ptr<const void> tree, inner;
   };

@@ -1,6 +1,9 @@
 // asof pack and unpack: what is packed decodes elsewhere as it does here, byte by byte, and needs only the
 // archive.
+#include <elf.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <ostream>
 
@@ -102,6 +105,28 @@ TEST(PackedFiles, FilesAreNamedByTheirPlaceInIt) {
   const Ran calls = run_asof("timeline -q --format csv -o - " + archive);
   EXPECT_NE(calls.out.find(archive + "/symfs/opt/demo/worker"), std::string::npos);
   EXPECT_EQ(calls.out, run_asof("timeline -q --format csv -o - " + archive).out);
+}
+
+// Also where a file is read only when a line of its source is looked for.
+TEST(PackedFiles, DamagedDebugInformationIsNamedByItsPlace) {
+  const TempDir dir;
+  const fs::path symfs = dir.path() / "symfs";
+  fs::copy(std::string(ASOF_TEST_DATA) + "/demo/symfs", symfs, fs::copy_options::recursive);
+  auto program = read_bytes(symfs / "opt/demo/worker");
+  Elf64_Ehdr header;
+  std::memcpy(&header, program.data(), sizeof header);
+  // Of all sections but the first.
+  std::fill(program.begin() + static_cast<ptrdiff_t>(header.e_shoff + sizeof(Elf64_Shdr)), program.end(),
+            0x55);
+  write_bytes(symfs / "opt/demo/worker", program);
+  const std::string archive = (dir.path() / "x.tar").string();
+  ASSERT_EQ(run_asof("pack -q " ASOF_TEST_DATA "/demo/perf.data --symfs " + symfs.string() + " -o " + archive)
+                .status,
+            0);
+  const Ran first = run_asof("decode --source -v " + archive);
+  EXPECT_NE(first.err.find("E-TEXT-208 " + archive + "/symfs/opt/demo/worker"), std::string::npos)
+      << first.err;
+  EXPECT_EQ(first.err, run_asof("decode --source -v " + archive).err);
 }
 
 INSTANTIATE_TEST_SUITE_P(
