@@ -107,15 +107,17 @@ std::string text_of(const fs::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-// By every verb. Programs and modules are read where the flow, or a line, needs them; one that lost its build-id is another.
-bool is_always_read(const std::string& name) {
+// By every verb that is given `argument`. Programs and modules are read where the flow, or a line, needs them; one that lost its
+// build-id is another; and beside a capture may be others.
+bool is_always_read(const std::string& name, const std::string& argument) {
+  if (!argument.empty() && name != argument && !name.starts_with(argument + "/")) return false;
   constexpr std::array<std::string_view, 5> kNames = {"perf.data", "data", "kcore", "made", "made.tar.zst"};
   return std::ranges::find(kNames, fs::path(name).filename().string()) != kNames.end();
 }
 
 }  // namespace
 
-Damage damage(std::map<std::string, Buffer>& files, test::SimRandom& random) {
+Damage damage(std::map<std::string, Buffer>& files, const std::string& argument, test::SimRandom& random) {
   constexpr std::array kWays = {flip_bits, write_number, write_number, overwrite, cut, remove, repeat};
   std::string done;
   bool told = true;
@@ -124,7 +126,7 @@ Damage damage(std::map<std::string, Buffer>& files, test::SimRandom& random) {
     const auto file = std::next(files.begin(), at(random.below(files.size())));
     if (file->second.empty()) continue;
     const auto way = kWays[random.below(kWays.size())];
-    told = told && way == cut && states_its_size(file->second) && is_always_read(file->first);
+    told = told && way == cut && states_its_size(file->second) && is_always_read(file->first, argument);
     const std::string what = way(file->second, random);
     done += fmt::format("{}{}: {}", done.empty() ? "" : "; ", file->first, what);
   }

@@ -26,7 +26,8 @@ struct Damage {
 };
 
 // One to four of: bits flipped, bytes or numbers overwritten, parts removed, repeated, inserted, the end cut off.
-Damage damage(std::map<std::string, std::vector<uint8_t>>& files, test::SimRandom& random);
+Damage damage(std::map<std::string, std::vector<uint8_t>>& files, const std::string& argument,
+              test::SimRandom& random);
 
 struct Usage {
   int status = 0;     // negative: ended by that signal

@@ -198,7 +198,7 @@ void Campaign::run(uint64_t number) {
   if (sample.is_plan && random.chance(50))
     command =
         random.chance(50) ? "merge IN DIR/in/plan/parts -o OUT" : "decode --plan IN --shard 1/3 -o DIR/parts";
-  Damage damaged = damage(sample.files, random);
+  Damage damaged = damage(sample.files, sample.argument, random);
   if (sample.is_plan)
     damaged.must_be_told = false;  // who reads a plan may not read the parts, nor all of the trace
   const fs::path folder = work_ / "run", input = folder / "in";

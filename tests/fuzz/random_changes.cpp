@@ -77,7 +77,7 @@ std::span<const uint8_t> part_of(const Buffer& other, test::SimRandom& random) {
 void change(Buffer& out, test::SimRandom& random) {
   std::map<std::string, Buffer> files;
   files["input"].swap(out);
-  damage(files, random);
+  damage(files, {}, random);
   files["input"].swap(out);
 }
 
