@@ -29,7 +29,7 @@ namespace asof {
 // Everything printers share; const while they work.
 struct DecodeJob {
   DecodeJob(const Capture& c, DecodeFormat f, Selection s)
-      : capture(c), format(f), selection(std::move(s)), epochs(c.symbols) {
+      : capture(c), format(f), selection(std::move(s)), epochs(c) {
     if (format.has(kFieldSrcline | kFieldInline)) lines = std::make_unique<SharedSourceLines>(c);
   }
   const Capture& capture;

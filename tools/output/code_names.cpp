@@ -6,23 +6,16 @@
 
 namespace asof {
 
-CodeNames::CodeNames(const Capture& capture) : capture_(capture), epochs_(capture.symbols) {
+CodeNames::CodeNames(const Capture& capture) : capture_(capture), epochs_(capture) {
   for (const CodeFile& f : capture.code.files)
     files_.push_back(absent_kernel_symbol(f).empty() ? plain_text(f.recorded) : "[kernel.kallsyms]");
 }
 
-std::string_view CodeNames::file_at(Space space, Addr a, Time t, TimeBounds& valid) const {
+std::string_view CodeNames::file_at(Space space, Addr a, Time t) const {
   const CodeMapping* best = nullptr;
   for (const CodeMapping& m : capture_.code.mappings) {
-    if (m.space != space || !m.range.contains(a)) continue;
-    if (t < m.from) {
-      valid.hi = std::min(valid.hi, m.from - 1);
-    } else if (t > m.until) {
-      valid.lo = std::max(valid.lo, m.until + 1);
-    } else {
-      valid = {std::max(valid.lo, m.from), std::min(valid.hi, m.until)};
-      if (best == nullptr || m.rank > best->rank || (m.rank == best->rank && m.from >= best->from)) best = &m;
-    }
+    if (m.space != space || !m.range.contains(a) || t < m.from || t > m.until) continue;
+    if (best == nullptr || m.rank > best->rank || (m.rank == best->rank && m.from >= best->from)) best = &m;
   }
   return best == nullptr ? std::string_view("[unknown]") : std::string_view(files_[best->file]);
 }
@@ -38,7 +31,7 @@ CodeName CodeNames::at(Space space, Addr a, Time t) {
   if (const auto found = capture_.symbols.find(space, a, t)) {
     known.name = {found->symbol, found->offset, found->symbol->dso};
   } else {
-    known.name.dso = file_at(space, a, t, known.valid);
+    known.name.dso = file_at(space, a, t);
   }
   return known.name;
 }

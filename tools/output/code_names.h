@@ -30,8 +30,7 @@ class CodeNames {
   };
   static constexpr size_t kMostKnown = size_t{1} << 19U;
 
-  // Narrows `valid` down to the time for which the answer holds.
-  std::string_view file_at(Space space, Addr a, Time t, TimeBounds& valid) const;
+  std::string_view file_at(Space space, Addr a, Time t) const;
 
   const Capture& capture_;
   SymbolEpochs epochs_;

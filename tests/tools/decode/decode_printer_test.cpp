@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <string>
+#include <vector>
 
 #include "textstore/builder.h"
 
@@ -48,7 +50,35 @@ class Printed {
     DecodePrinter(job).print(chunk, stream_, out);
     return out.text.find('?') != std::string::npos ? -1 : std::stoi(out.text);
   }
+  // The file of user code at each of these times, when one printer is asked for all.
+  std::vector<std::string> files(const std::vector<Time>& times) {
+    Block b;
+    b.ip = kUser;
+    b.space = kProcess;
+    b.size = b.count = 1;
+    b.bytes = kNop;
+    b.lengths = kOne;
+    DecodeFormat format;
+    format.fields = kFieldDso;
+    const DecodeJob job(capture_, format, {});
+    DecodePrinter printer(job);
+    std::vector<std::string> out;
+    for (const Time t : times) {
+      Step s;
+      s.block = &b;
+      s.count = 1;
+      s.time = t;
+      Chunk chunk;
+      chunk.steps.push_back(s);
+      TimedText text;
+      printer.print(chunk, stream_, text);
+      const size_t begin = text.text.find('(') + 1;
+      out.push_back(text.text.substr(begin, text.text.find(')') - begin));
+    }
+    return out;
+  }
   Stream& stream() { return stream_; }
+  Capture& capture() { return capture_; }
 
  private:
   static constexpr uint8_t kNop[] = {0x90}, kOne[] = {1};
@@ -88,6 +118,25 @@ TEST(DecodePrinterTask, OfAProcessThatIsNeverThereItIsUnknown) {
   p.stream().cpu = -1;
   p.stream().tid = 33;
   EXPECT_EQ(p.tid(kProcess, 150), 33);
+}
+
+// What is kept of a block is not for all times: else it would depend on the worker what its file is.
+TEST(DecodePrinterFile, IsTheOneOfTheTime) {
+  Printed p;
+  p.capture().code.files = {{"", "/bin/one", ""}, {"", "/bin/two", ""}};
+  CodeMapping one;
+  one.space = kProcess;
+  one.range = {kUser, kUser + 0x1000};
+  one.from = 300;
+  one.until = 499;
+  CodeMapping two = one;
+  two.from = 600;
+  two.until = kTimeMax;
+  two.file = 1;
+  p.capture().code.mappings = {one, two};
+  EXPECT_EQ(
+      p.files({250, 300, 499, 500, 610, 299}),
+      (std::vector<std::string>{"[unknown]", "/bin/one", "/bin/one", "[unknown]", "/bin/two", "[unknown]"}));
 }
 
 }  // namespace
