@@ -122,6 +122,7 @@ void ElfImage::Impl::read_sections() {
 }
 
 void ElfImage::Impl::read_segments() {
+  if (header.e_phnum != PN_XNUM) state_end(header.e_phoff, uint64_t{header.e_phnum} * header.e_phentsize);
   size_t count = 0;
   if (elf_getphdrnum(elf, &count) != 0) return;
   count = std::min<size_t>(count, std::numeric_limits<int>::max());

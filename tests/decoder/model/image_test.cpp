@@ -112,6 +112,10 @@ TEST(ElfImage, SegmentOfATruncatedFileIsCut) {
   EXPECT_EQ((*image)->segments()[0].bytes.size(), 1000U);
   EXPECT_EQ((*image)->segments()[0].mem_size, 8192U);
   EXPECT_EQ((*image)->stated_size(), 4096U + 8192);
+  // Where not even the program headers are there, their end is all that is known.
+  bytes.resize(sizeof(Elf64_Ehdr) + 10);
+  EXPECT_EQ((*ElfImage::open(write_file(dir, "kcore", bytes)))->stated_size(),
+            sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr));
 }
 
 TEST(ElfImage, StatesWhereItEnds) {
