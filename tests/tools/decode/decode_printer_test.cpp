@@ -31,47 +31,25 @@ class Printed {
   }
   // The thread that is printed.
   int tid(Space space, Time time) {
-    Block b;
-    b.ip = space == kKernelSpace ? kKernel : kUser;
-    b.space = space;
-    b.size = b.count = 1;
-    b.bytes = kNop;
-    b.lengths = kOne;
-    Step s;
-    s.block = &b;
-    s.count = 1;
-    s.time = time;
-    Chunk chunk;
-    chunk.steps.push_back(s);
+    const Block b = nop_in(space);
     DecodeFormat format;
     format.fields = kFieldTid;
     const DecodeJob job(capture_, format, {});
     TimedText out;
-    DecodePrinter(job).print(chunk, stream_, out);
+    DecodePrinter(job).print(step_at(b, time), stream_, out);
     return out.text.find('?') != std::string::npos ? -1 : std::stoi(out.text);
   }
   // The file of user code at each of these times, when one printer is asked for all.
   std::vector<std::string> files(const std::vector<Time>& times) {
-    Block b;
-    b.ip = kUser;
-    b.space = kProcess;
-    b.size = b.count = 1;
-    b.bytes = kNop;
-    b.lengths = kOne;
+    const Block b = nop_in(kProcess);
     DecodeFormat format;
     format.fields = kFieldDso;
     const DecodeJob job(capture_, format, {});
     DecodePrinter printer(job);
     std::vector<std::string> out;
     for (const Time t : times) {
-      Step s;
-      s.block = &b;
-      s.count = 1;
-      s.time = t;
-      Chunk chunk;
-      chunk.steps.push_back(s);
       TimedText text;
-      printer.print(chunk, stream_, text);
+      printer.print(step_at(b, t), stream_, text);
       const size_t begin = text.text.find('(') + 1;
       out.push_back(text.text.substr(begin, text.text.find(')') - begin));
     }
@@ -82,6 +60,24 @@ class Printed {
 
  private:
   static constexpr uint8_t kNop[] = {0x90}, kOne[] = {1};
+  static Block nop_in(Space space) {
+    Block b;
+    b.ip = space == kKernelSpace ? kKernel : kUser;
+    b.space = space;
+    b.size = b.count = 1;
+    b.bytes = kNop;
+    b.lengths = kOne;
+    return b;
+  }
+  static Chunk step_at(const Block& block, Time time) {
+    Step s;
+    s.block = &block;
+    s.count = 1;
+    s.time = time;
+    Chunk chunk;
+    chunk.steps.push_back(s);
+    return chunk;
+  }
   Capture capture_;
   Stream stream_;
 };
