@@ -1,7 +1,5 @@
 #include "tools/output/code_names.h"
 
-#include <algorithm>
-
 #include "textstore/plain_text.h"
 
 namespace asof {
